@@ -1,0 +1,50 @@
+# README's two commands are `make demo` and `make test`; everything installs what it needs.
+SHELL := /bin/bash
+PY := .venv/bin/python
+
+.PHONY: help demo test unit vm check lint types layers format bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## see numalet put real processes on real cores
+	@scripts/demo
+
+test: unit vm ## run every test: unit, properties, recorded machines, VM lane
+
+unit: ## the tests that need no VM
+	@scripts/bootstrap
+	$(PY) -m pytest -m "not vm"
+
+vm: ## the tests that need a real kernel, inside the test VM
+	@scripts/bootstrap --vm
+	@scripts/vm-lane
+
+check: lint types layers ## lint, types, import layers
+
+lint:
+	@scripts/bootstrap
+	.venv/bin/ruff format --check
+	.venv/bin/ruff check
+	.venv/bin/codespell
+	.venv/bin/shellcheck $$(scripts/shell-files)
+
+types:
+	@scripts/bootstrap
+	.venv/bin/mypy
+
+layers:
+	@scripts/bootstrap
+	.venv/bin/lint-imports --no-cache
+
+format: ## format and fix what can be fixed
+	@scripts/bootstrap
+	.venv/bin/ruff format
+	.venv/bin/ruff check --fix
+
+bench: ## measure; one table, see docs/performance.md
+	@scripts/bootstrap
+	$(PY) -m scripts.bench
+
+clean: ## remove what the targets made here (the VM image is kept in the cache)
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

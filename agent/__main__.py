@@ -1,0 +1,5 @@
+"""``python -m agent`` is ``numalet``."""
+
+from agent.cli import main
+
+main()
