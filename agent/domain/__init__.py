@@ -1,0 +1,1 @@
+"""Values and their invariants; imports nothing but the standard library."""

@@ -1,0 +1,62 @@
+"""Quality of service: of a pod, and of one container inside a pod with pod-level resources.
+
+Sources: KEP-2837 (pod-level resources), KEP-5526 (Guaranteed-equivalent containers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from agent.domain.pod import CPU, MEMORY, Container, Pod, ResourceName, Resources
+
+_QOS_RESOURCES = (CPU, MEMORY)
+
+
+class QosClass(Enum):
+    """`.status.qosClass`."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+def qos_class(pod: Pod) -> QosClass:
+    """The pod's class: from `.spec.resources` alone where it is set, else from all containers."""
+    if pod.has_pod_level_resources:
+        return _class_of((pod.resources,))
+    return _class_of(container.resources for container in pod.containers)
+
+
+def is_guaranteed_equivalent(container: Container) -> bool:
+    """KEP-5526: cpu and memory both non-zero, each request equal to its limit."""
+    return all(_pinned(container.resources, name) for name in _QOS_RESOURCES)
+
+
+def why_qos(pod: Pod) -> str:
+    """One clause that says what the class follows from."""
+    where = ".spec.resources" if pod.has_pod_level_resources else "its containers"
+    match qos_class(pod):
+        case QosClass.GUARANTEED:
+            return f"every cpu and memory request in {where} equals its limit"
+        case QosClass.BURSTABLE:
+            return f"{where} state cpu or memory, but not every request equals its limit"
+        case QosClass.BEST_EFFORT:
+            return f"{where} state no cpu or memory"
+
+
+def _pinned(resources: Resources, name: ResourceName) -> bool:
+    request, limit = resources.request(name), resources.limit(name)
+    return request.nano > 0 and request.nano == limit.nano
+
+
+def _class_of(stated: Iterable[Resources]) -> QosClass:
+    anything, guaranteed = False, True
+    for resources in stated:
+        for name in _QOS_RESOURCES:
+            if resources.request(name).nano > 0 or resources.limit(name).nano > 0:
+                anything = True
+            guaranteed = guaranteed and _pinned(resources, name)
+    if not anything:
+        return QosClass.BEST_EFFORT
+    return QosClass.GUARANTEED if guaranteed else QosClass.BURSTABLE

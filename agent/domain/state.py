@@ -1,0 +1,215 @@
+"""`NodeState`: every allocation on this machine, one immutable value.
+
+The layout is the kubelet's (KEP-5526 state design): `CpuState` is what `cpu_manager_state` holds,
+`MemoryState` what `memory_manager_state` holds. Mappings are never written to after construction;
+a change copies the one level it touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
+from agent.domain.pod import PodUid, ResourceName
+from agent.domain.topology import NodeId
+
+ContainerCpus = Mapping[str, CpuSet]
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuState:
+    """Who holds which CPUs.
+
+    ``default`` is the node shared pool (reserved CPUs included unless strictly reserved);
+    ``entries`` the set of each container that has one, pod-shared containers too;
+    ``pod_entries`` the whole set of each pod that was allocated as one.
+    """
+
+    default: CpuSet = NO_CPUS
+    entries: Mapping[PodUid, ContainerCpus] = field(default_factory=dict)
+    pod_entries: Mapping[PodUid, CpuSet] = field(default_factory=dict)
+
+    def of(self, uid: PodUid, container: str) -> CpuSet | None:
+        """The container's own entry, None where it runs in the node shared pool."""
+        return self.entries.get(uid, {}).get(container)
+
+    def with_entry(self, uid: PodUid, container: str, cpus: CpuSet) -> CpuState:
+        """This state with ``cpus`` entered for the container."""
+        pod = {**self.entries.get(uid, {}), container: cpus}
+        return replace(self, entries={**self.entries, uid: pod})
+
+    def without_entry(self, uid: PodUid, container: str) -> CpuState:
+        """This state without the container's entry; a pod without entries is dropped."""
+        left = {name: cpus for name, cpus in self.entries.get(uid, {}).items() if name != container}
+        return replace(self, entries=_with(self.entries, uid, left))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """``size`` bytes of one memory type, somewhere on ``nodes``."""
+
+    nodes: NodeMask
+    type: ResourceName
+    size: int
+
+
+Blocks = tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryTable:
+    """Bytes of one memory type on one NUMA node; ``allocatable == reserved + free``."""
+
+    total: int
+    system_reserved: int
+    allocatable: int
+    reserved: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeMemory:
+    """One NUMA node's tables.
+
+    ``cells`` is the group of nodes that serve cross-node allocations together with this one (the
+    node alone where there is none); ``assignments`` counts the blocks on it.
+    """
+
+    assignments: int
+    cells: NodeMask
+    tables: Mapping[ResourceName, MemoryTable]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryState:
+    """Who holds which memory. ``nodes`` is empty under policy None."""
+
+    nodes: Mapping[NodeId, NodeMemory] = field(default_factory=dict)
+    entries: Mapping[PodUid, Mapping[str, Blocks]] = field(default_factory=dict)
+    pod_entries: Mapping[PodUid, Blocks] = field(default_factory=dict)
+
+    def of(self, uid: PodUid, container: str) -> Blocks | None:
+        """The container's blocks, None where nothing is held for it."""
+        return self.entries.get(uid, {}).get(container)
+
+    def with_entry(self, uid: PodUid, container: str, blocks: Blocks) -> MemoryState:
+        """This state with ``blocks`` entered for the container; `nodes` are not touched."""
+        pod = {**self.entries.get(uid, {}), container: blocks}
+        return replace(self, entries={**self.entries, uid: pod})
+
+    def without_entry(self, uid: PodUid, container: str) -> MemoryState:
+        """This state without the container's blocks; `nodes` are not touched."""
+        left = {name: b for name, b in self.entries.get(uid, {}).items() if name != container}
+        return replace(self, entries=_with(self.entries, uid, left))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """Every allocation on the machine."""
+
+    cpu: CpuState = field(default_factory=CpuState)
+    memory: MemoryState = field(default_factory=MemoryState)
+
+    def pods(self) -> frozenset[PodUid]:
+        """The pods that hold anything."""
+        return frozenset().union(
+            self.cpu.entries, self.cpu.pod_entries, self.memory.entries, self.memory.pod_entries
+        )
+
+
+def _with(
+    entries: Mapping[PodUid, Mapping[str, V]], uid: PodUid, pod: Mapping[str, V]
+) -> Mapping[PodUid, Mapping[str, V]]:
+    if pod:
+        return {**entries, uid: pod}
+    return {other: held for other, held in entries.items() if other != uid}
+
+
+def invariants(state: NodeState, online: CpuSet, strictly_reserved: CpuSet = NO_CPUS) -> Iterator[str]:
+    """Yield a sentence for each invariant that ``state`` breaks; none for a sound state.
+
+    Exclusive CPUs are disjoint from the shared pool and between pods, default and assigned make
+    up all of ``online`` (less ``strictly_reserved``), a pod's set covers its containers' sets and
+    goes with the last of them, and per NUMA node and type reserved + free = allocatable.
+    """
+    yield from _cpu_invariants(state.cpu, online - strictly_reserved)
+    yield from memory_invariants(state.memory)
+
+
+def _cpu_invariants(cpu: CpuState, expected: CpuSet) -> Iterator[str]:
+    owned = cpu.default
+    yield from _abandoned(cpu.entries, cpu.pod_entries, "CPUs")
+    for uid in sorted({*cpu.entries, *cpu.pod_entries}):
+        pod = cpu.pod_entries.get(uid, NO_CPUS)
+        held = pod
+        for name, cpus in sorted(cpu.entries.get(uid, {}).items()):
+            held |= cpus
+            if uid in cpu.pod_entries and not cpus <= pod:
+                yield f"container {name} of pod {uid} holds CPUs {cpus - pod} outside its pod's set {pod}"
+        if not held.isdisjoint(owned):
+            yield f"pod {uid} holds CPUs {held & owned} that are also in the shared pool or another pod's"
+        owned |= held
+    if owned != expected:
+        yield f"CPUs {expected - owned or 'none'} belong to nobody, CPUs {owned - expected or 'none'} do not exist"
+
+
+def _abandoned(
+    entries: Mapping[PodUid, object], pod_entries: Mapping[PodUid, object], noun: str
+) -> Iterator[str]:
+    for uid in sorted(pod_entries.keys() - entries.keys()):
+        yield f"pod {uid} holds {noun}, none of its containers does"
+
+
+def memory_invariants(memory: MemoryState) -> Iterator[str]:
+    """Yield a sentence for each invariant that the memory part breaks."""
+    yield from _abandoned(memory.entries, memory.pod_entries, "memory")
+    for node, held in sorted(memory.nodes.items()):
+        yield from _cell_invariants(memory, node, held)
+        yield from _table_invariants(node, held)
+    yield from _booking_invariants(memory)
+
+
+def _cell_invariants(memory: MemoryState, node: NodeId, held: NodeMemory) -> Iterator[str]:
+    if node not in held.cells:
+        yield f"NUMA node {node} is not in its own cells {held.cells}"
+    for other in held.cells:
+        peer = memory.nodes.get(NodeId(other))
+        if peer is None or peer.cells != held.cells:
+            yield f"NUMA node {node} has cells {held.cells}, node {other} does not agree"
+
+
+def _table_invariants(node: NodeId, held: NodeMemory) -> Iterator[str]:
+    for kind, table in sorted(held.tables.items()):
+        if table.reserved + table.free != table.allocatable or min(table.free, table.reserved) < 0:
+            yield (
+                f"{kind} on NUMA node {node}: reserved {table.reserved} + free {table.free}"
+                f" is not allocatable {table.allocatable}"
+            )
+
+
+def _booking_invariants(memory: MemoryState) -> Iterator[str]:
+    """What is reserved over all nodes is the sum of the blocks."""
+    booked: dict[ResourceName, int] = {}
+    for held in memory.nodes.values():
+        for kind, table in held.tables.items():
+            booked[kind] = booked.get(kind, 0) + table.reserved
+    for uid in {*memory.entries, *memory.pod_entries}:
+        for block in _counted(memory, uid):
+            booked[block.type] = booked.get(block.type, 0) - block.size
+    for kind, rest in sorted(booked.items()):
+        if rest > 0:
+            yield f"{kind}: {rest} bytes are reserved without a block"
+        elif rest < 0:
+            yield f"{kind}: {-rest} bytes are in blocks but not reserved"
+
+
+def _counted(memory: MemoryState, uid: PodUid) -> Iterator[Block]:
+    """The blocks that are booked for a pod: its own where it was allocated as one."""
+    if uid in memory.pod_entries:
+        yield from memory.pod_entries[uid]
+    else:
+        for blocks in memory.entries.get(uid, {}).values():
+            yield from blocks

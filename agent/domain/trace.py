@@ -1,0 +1,127 @@
+"""The trace of one decision: what was considered, in order, as values.
+
+`explain`, the log, the metrics and the error text all print from these steps; nothing else
+explains. A step whose ``container`` is `WHOLE_POD` speaks of the pod's one allocation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from agent.domain.hints import Hint, Wishes
+from agent.domain.idset import CpuSet
+from agent.domain.pod import ResourceName
+from agent.domain.qos import QosClass
+from agent.domain.state import Blocks
+
+WHOLE_POD: Final = ""
+"""No container can have this name."""
+
+
+class Pool(Enum):
+    """Whose resources something comes from: label ``source`` of the metrics."""
+
+    NODE = "node"
+    POD = "pod"
+
+
+class Rule(Enum):
+    """Which rule of the CPU assignment picked some CPUs (reference: takeByTopology)."""
+
+    WHOLE_SOCKET = "a whole free socket"
+    WHOLE_NODE = "a whole free NUMA node"
+    WHOLE_UNCORE = "a whole free uncore cache"
+    PARTIAL_UNCORE = "within one uncore cache"
+    WHOLE_CORE = "whole free cores"
+    SINGLE_CPU = "single CPUs, fullest sockets and cores first"
+    SPREAD_CPU = "single CPUs, spread over cores"
+    DISTRIBUTED = "an even share of each NUMA node"
+    EVERYTHING_LEFT = "what is left"
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """``cpus`` were picked by ``rule``."""
+
+    rule: Rule
+    cpus: CpuSet
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """The pod's QoS class."""
+
+    qos: QosClass
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """One manager's hints for a container or the pod."""
+
+    container: str
+    manager: str
+    wishes: Wishes
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The merged hint, and whether the topology policy takes it."""
+
+    container: str
+    hint: Hint
+    admitted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CpusGranted:
+    """Exclusive CPUs were cut out of ``source``. For `WHOLE_POD` they become the pod's set."""
+
+    container: str
+    cpus: CpuSet
+    picks: tuple[Pick, ...]
+    source: Pool
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryGranted:
+    """Memory blocks were taken from ``source``."""
+
+    container: str
+    blocks: Blocks
+    source: Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The container gets nothing of its own of ``resource``; it lives in ``pool``'s shared part."""
+
+    container: str
+    resource: ResourceName
+    pool: Pool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The container or pod already holds ``resource``; nothing changes."""
+
+    container: str
+    resource: ResourceName
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The decision ends here. ``manager`` is the resource that refused, or "topology"."""
+
+    container: str
+    manager: str
+    reason: str
+    message: str
+    remedy: str = ""
+
+
+Step = Classified | Offered | Merged | CpusGranted | MemoryGranted | Shared | Kept | Refused
+Trace = tuple[Step, ...]
