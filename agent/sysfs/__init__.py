@@ -1,0 +1,1 @@
+"""The machine as sysfs shows it: reading, discovery, recording, hotplug."""
