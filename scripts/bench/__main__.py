@@ -1,0 +1,84 @@
+"""Run the benchmarks: ``python scripts/bench [--only PATTERN] [--json FILE] [--compare FILE]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+# Started as a folder, Python looks for modules here and not in the repository.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from scripts.bench.measure import Result, as_json, measure
+from scripts.bench.registry import all_benchmarks
+
+_COLUMNS = ("benchmark", "median ms", "p99 ms", "runs", "aim ms", "met", "before", "change", "what")
+_LEFT = frozenset(("benchmark", "what"))
+
+
+def main() -> None:
+    """Time what was asked for and print one table; nothing fails because it is slow."""
+    options = _options()
+    before = json.loads(options.compare.read_text(encoding="utf-8")) if options.compare else None
+    wanted = [bench for bench in all_benchmarks() if fnmatch(bench.name, options.only)]
+    if not wanted:
+        sys.exit(f"no benchmark is called {options.only!r} (a shell pattern, such as 'merge.*')")
+    results = [measure(bench, options.seconds) for bench in wanted]
+    found = as_json(results)
+    print("on    ", _where(found))
+    if before is not None:
+        print("before", _where(before))
+    print(_table(results, before))
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="shell pattern of names")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time for each benchmark (1)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
+    parser.add_argument("--compare", type=Path, metavar="FILE", help="an earlier --json to compare with")
+    return parser.parse_args()
+
+
+def _where(found: Mapping[str, Any]) -> str:
+    machine = found["machine"]
+    return f"{machine['cpu']}, {machine['system']}, Python {machine['python']}, commit {found['commit']}"
+
+
+def _table(results: list[Result], before: Mapping[str, Any] | None) -> str:
+    earlier = {row["name"]: row["median_ms"] for row in before["results"]} if before else {}
+    rows = [dict(zip(_COLUMNS, _cells(result, earlier), strict=True)) for result in results]
+    columns = [name for name in _COLUMNS if before is not None or name not in {"before", "change"}]
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in columns}
+    return "\n".join(
+        "  ".join(
+            row[name].ljust(widths[name]) if name in _LEFT else row[name].rjust(widths[name])
+            for name in columns
+        ).rstrip()
+        for row in ({name: name for name in columns}, *rows)
+    )
+
+
+def _cells(result: Result, earlier: Mapping[str, float]) -> tuple[str, ...]:
+    old = earlier.get(result.name)
+    return (
+        result.name,
+        f"{result.median_ms:.3f}",
+        f"{result.p99_ms:.3f}",
+        str(result.runs),
+        f"{result.aim_ms:g}",
+        "yes" if result.met else "NO",
+        "" if old is None else f"{old:.3f}",
+        "" if not old else f"{result.median_ms / old - 1:+.0%}",
+        result.what,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Counting the ANDs of long lists against forming them one by one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.domain.idset import NodeMask, iter_bits
+from agent.domain.maskspace import mask_space
+from agent.topologymanager.reachable import MaskList, OutOfReachError, reachable
+
+EIGHT = (0, 1, 2, 8, 63, 64, 250, 255)
+
+
+def one_by_one(lists: list[set[int]], nodes: int) -> set[int]:
+    found = {nodes}
+    for masks in lists:
+        found = {one & other for one in found for other in masks}
+    return found - {0}
+
+
+def complete(lists: list[set[int]]) -> list[MaskList]:
+    return [MaskList(frozenset(masks), complete=True) for masks in lists]
+
+
+def chosen(ids: tuple[int, ...], choice: int) -> set[int]:
+    """The masks over ``ids`` at the positions of the one bits of ``choice``."""
+    masks = mask_space(ids).masks
+    return {masks[position] for position in iter_bits(choice)}
+
+
+dense_lists = st.lists(st.integers(0, (1 << 255) - 1), min_size=2, max_size=4)
+
+
+@settings(deadline=None)
+@given(dense_lists)
+def test_counting_finds_the_ands_of_every_combination(choices: list[int]) -> None:
+    lists = [chosen(EIGHT, choice) for choice in choices]
+    nodes = NodeMask.of(EIGHT).bits
+    assert reachable(complete(lists), nodes) == one_by_one(lists, nodes)
+
+
+@pytest.mark.parametrize("least", [1, 5, 8])
+def test_many_lists_are_counted_in_groups(least: int) -> None:
+    """Twelve lists have more combinations than fit 64 bits."""
+    masks = {mask for mask in mask_space(EIGHT).masks if mask.bit_count() >= least}
+    lists = [masks - {NodeMask.of(EIGHT[k:]).bits} if least == 1 else masks for k in range(8)] + [masks] * 4
+    nodes = NodeMask.of(EIGHT).bits
+    assert reachable(complete(lists), nodes) == one_by_one(lists, nodes)
+
+
+def test_five_full_lists_over_16_nodes_reach_every_mask() -> None:
+    masks = set(mask_space(tuple(range(16))).masks)
+    assert reachable(complete([masks | {0}] * 5), 0xFFFF) == masks
+
+
+def test_more_than_16_nodes_are_done_one_by_one_while_they_are_few() -> None:
+    pairs = {0b11 << shift for shift in range(39)}
+    assert reachable(complete([pairs] * 3), (1 << 40) - 1) == one_by_one([pairs] * 3, (1 << 40) - 1)
+
+
+def test_more_than_16_nodes_with_long_lists_are_out_of_reach() -> None:
+    masks = {0b111111 << shift | 1 << other for shift in range(40) for other in range(50)}
+    with pytest.raises(OutOfReachError):
+        reachable(complete([masks] * 2), (1 << 50) - 1)
