@@ -1,0 +1,212 @@
+"""The search for sets of NUMA nodes that can serve a memory request (KEP-1769, topology hints).
+
+Every mask of nodes is looked at; one can serve if it passes three rules:
+
+* capacity: its allocatable memory suffices for every type. The narrowest size that passes is the
+  minimum affinity size, whatever is in use or grouped at the moment; masks of that size are
+  preferred.
+* single vs multi: a node never serves both allocations of its own and of a group. A single-node
+  mask must not be in a group; a wider mask must be untouched, or be exactly the group that all
+  of its used nodes are in.
+* free memory: it suffices for every type, counting what the pod can reuse on exactly this mask.
+
+All types are tested at once: a node's bytes are packed into one int with a field per type, a sum
+over nodes then sums every field, and after adding (guard bit - request) to each field the guard
+bits that are set tell which types suffice. Sums wrap at 64 bits, as the kubelet's do.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import Final
+
+from agent.domain.hints import Hints
+from agent.domain.idset import NodeMask
+from agent.domain.maskspace import EXACT_NODES, mask_space
+from agent.domain.pod import ResourceName
+from agent.domain.state import NodeMemory
+from agent.domain.topology import NodeId
+from agent.memorymanager.machinestate import UINT64_MAX, MachineState
+from agent.memorymanager.requests import Requests
+from agent.memorymanager.reuse import MemoryReuse
+
+FIELD_BITS: Final = 80
+"""Width of a packed field: a sum of 64-bit sizes over 2^15 nodes, and the guard bit above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A request in packed form: the lowest 64 bits of each field, its top bit, and top bit - request."""
+
+    types: tuple[ResourceName, ...]
+    words: int
+    guard: int
+    slack: int
+
+    @classmethod
+    def of(cls, requests: Requests) -> _Packed:
+        types = tuple(requests)
+        words, guard = _pack([UINT64_MAX] * len(types)), _pack([1 << FIELD_BITS - 1] * len(types))
+        return cls(types, words, guard, guard - _pack([requests[kind] for kind in types]))
+
+    def allocatable(self, held: NodeMemory) -> int:
+        return _pack([t.allocatable if (t := held.tables.get(kind)) else 0 for kind in self.types])
+
+    def free(self, held: NodeMemory) -> int:
+        return _pack([t.free if (t := held.tables.get(kind)) else 0 for kind in self.types])
+
+    def reusable(self, reuse: MemoryReuse, mask: int) -> int:
+        return _pack([reuse.of(mask, kind) for kind in self.types])
+
+    def suffices(self, packed: int) -> bool:
+        return (packed & self.words) + self.slack & self.guard == self.guard
+
+
+@dataclass(frozen=True, slots=True)
+class SingleOrMulti:
+    """The single vs multi rule as bit tests."""
+
+    used: int
+    """Nodes with assignments."""
+    grouped: int
+    """Nodes whose cells are more than the node itself."""
+    groups: frozenset[int]
+    """Groups on whose extent all their used nodes agree."""
+
+    @classmethod
+    def of(cls, nodes: MachineState) -> SingleOrMulti:
+        """Read the rule's bits from the machine state."""
+        used = NodeMask.of(node for node, held in nodes.items() if held.assignments > 0).bits
+        grouped = NodeMask.of(node for node, held in nodes.items() if len(held.cells) > 1).bits
+        cells = {node: held.cells.bits for node, held in nodes.items() if used >> node & 1}
+        groups = frozenset(
+            group
+            for group in cells.values()
+            if group & (group - 1) and all(cells[node] == group for node in cells if group >> node & 1)
+        )
+        return cls(used, grouped, groups)
+
+    def allowed(self, masks: Sequence[int]) -> list[int]:
+        """Those of ``masks`` that pass the rule."""
+        used, grouped, groups = self.used, self.grouped, self.groups
+        if not used and not grouped:
+            return list(masks)
+        return [m for m in masks if not m & (used if m & (m - 1) else grouped) or m in groups]
+
+    def violated_by(self, mask: int) -> bool:
+        """Tell whether an allocation on ``mask`` would break the rule.
+
+        Laxer than `allowed`, as in the kubelet: a single-node mask always passes here.
+        """
+        return bool(mask & (mask - 1)) and not self.allowed((mask,))
+
+
+def calculate_hints(nodes: MachineState, requests: Requests, reuse: MemoryReuse) -> Hints | None:
+    """The masks that can serve ``requests``; None where no mask that was looked at can."""
+    request = _Packed.of(requests)
+    ids = _searched(nodes, request)
+    space = mask_space(ids)
+    sums = space.sums([request.free(nodes[node]) for node in ids])
+    words, guard, slack = request.words, request.guard, request.slack
+    fitting = [
+        mask for mask, free in zip(space.masks, sums, strict=True) if (free & words) + slack & guard == guard
+    ]
+    fitting += _fitting_with_reuse(nodes, request, reuse)
+    fitting = SingleOrMulti.of(nodes).allowed(fitting)
+    if not fitting:
+        return None
+    narrowest = min(map(int.bit_count, fitting))
+    if narrowest > _fewest_nodes(nodes, requests):
+        narrowest = _min_affinity_size(ids, tuple(request.allocatable(nodes[node]) for node in ids), request)
+    return Hints(
+        preferred=tuple([mask for mask in fitting if mask.bit_count() == narrowest]),
+        other=tuple([mask for mask in fitting if mask.bit_count() != narrowest]),
+        complete=space.complete,
+    )
+
+
+def _searched(nodes: MachineState, request: _Packed) -> tuple[NodeId, ...]:
+    """The nodes whose sets are searched: all, as the kubelet; on a large machine those that hold something.
+
+    A preferred mask never has a node that holds nothing: it could do without.
+    """
+    ids = tuple(sorted(nodes))
+    if len(ids) <= EXACT_NODES:
+        return ids
+    return tuple(node for node in ids if request.allocatable(nodes[node]))
+
+
+def searched_completely(nodes: MachineState, requests: Requests) -> bool:
+    """Tell whether `calculate_hints` looks at every set of nodes that hold some of ``requests``."""
+    return mask_space(_searched(nodes, _Packed.of(requests))).complete
+
+
+def _fitting_with_reuse(nodes: MachineState, request: _Packed, reuse: MemoryReuse) -> list[int]:
+    """Masks that have capacity and suffice only together with what is reusable on them."""
+    fitting = []
+    for mask in sorted(reuse.masks):
+        held = [nodes[NodeId(node)] for node in NodeMask(mask)]
+        free = sum(map(request.free, held))
+        if (
+            not request.suffices(free)
+            and request.suffices(free + request.reusable(reuse, mask))
+            and request.suffices(sum(map(request.allocatable, held)))
+        ):
+            fitting.append(mask)
+    return fitting
+
+
+def _fewest_nodes(nodes: MachineState, requests: Requests) -> int:
+    """A lower bound of the minimum affinity size, and most often that size: per type the largest nodes."""
+    return max(_nodes_needed(nodes, kind, size) for kind, size in requests.items())
+
+
+def _nodes_needed(nodes: MachineState, kind: ResourceName, size: int) -> int:
+    held = sorted((t.allocatable for h in nodes.values() if (t := h.tables.get(kind))), reverse=True)
+    return bisect_left(list(accumulate(held)), size) + 1
+
+
+@lru_cache(maxsize=256)
+def _min_affinity_size(ids: tuple[int, ...], allocatable: tuple[int, ...], request: _Packed) -> int:
+    """The narrowest size with capacity for every type; a pure function of its arguments, so remembered."""
+    space = mask_space(ids)
+    words, guard, slack = request.words, request.guard, request.slack
+    sums = space.sums(allocatable)
+    return min(
+        [n for n, held in zip(space.sizes, sums, strict=True) if (held & words) + slack & guard == guard],
+        default=len(ids),
+    )
+
+
+def best_mask(hints: Hints) -> NodeMask:
+    """The best of some hints: preferred first, then fewest nodes, then lowest value."""
+    return NodeMask(min(hints.preferred or hints.other, key=_narrowness))
+
+
+def containing(hints: Hints, affinity: NodeMask) -> Hints | None:
+    """Those of ``hints`` that contain ``affinity``; None if there are none."""
+    needed = affinity.bits
+    preferred = tuple([mask for mask in hints.preferred if mask & needed == needed])
+    other = tuple([mask for mask in hints.other if mask & needed == needed])
+    return Hints(preferred, other, hints.complete) if preferred or other else None
+
+
+def satisfies(nodes: MachineState, affinity: NodeMask, requests: Requests) -> bool:
+    """Tell whether the free memory on ``affinity`` suffices, reuse not counted."""
+    request = _Packed.of(requests)
+    return request.suffices(sum(request.free(nodes[node]) for node in nodes if node in affinity))
+
+
+def _narrowness(mask: int) -> tuple[int, int]:
+    return mask.bit_count(), mask
+
+
+def _pack(sizes: Sequence[int]) -> int:
+    packed = 0
+    for field, size in enumerate(sizes):
+        packed |= size << field * FIELD_BITS
+    return packed

@@ -1,0 +1,164 @@
+"""The machine state: per NUMA node and memory type what is reserved and free (KEP-1769).
+
+Blocks are booked in ascending node order, the overflow going to the next node, and released in
+the same order. So on a cross-node group only the group's sums say something: a release may give
+back bytes of another node of the group than the booking took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from agent.domain.idset import NodeMask
+from agent.domain.pod import MEMORY, PodUid, ResourceName
+from agent.domain.state import Block, Blocks, MemoryState, MemoryTable, NodeMemory
+from agent.domain.topology import NodeId, NumaNode, Topology, hugepages_resource
+from agent.errors import StateError
+from agent.memorymanager.reserved import SystemReserved
+
+MachineState = Mapping[NodeId, NodeMemory]
+KIB: Final = 1024
+UINT64_MAX: Final = (1 << 64) - 1
+
+
+def initial_machine_state(topology: Topology, reserved: SystemReserved) -> MachineState:
+    """The machine without any allocation: each node its own cell, all allocatable memory free."""
+    return {
+        node.id: NodeMemory(
+            assignments=0, cells=NodeMask.of((node.id,)), tables=_tables(node, reserved.get(node.id, {}))
+        )
+        for node in topology.nodes
+    }
+
+
+def _tables(node: NumaNode, reserved: Mapping[ResourceName, int]) -> Mapping[ResourceName, MemoryTable]:
+    """Huge pages are part of the node's memory, so ``memory`` offers what they leave."""
+    tables, in_hugepages = {}, 0
+    for page_kib, pages in node.hugepages.items():
+        kind, total = hugepages_resource(page_kib), page_kib * KIB * pages
+        tables[kind] = _fresh_table(total, reserved.get(kind, 0), total)
+        in_hugepages += total
+    tables[MEMORY] = _fresh_table(node.memory, reserved.get(MEMORY, 0), node.memory - in_hugepages)
+    return dict(sorted(tables.items()))
+
+
+def _fresh_table(total: int, system_reserved: int, usable: int) -> MemoryTable:
+    # Unsigned 64-bit as in the kubelet, whose checkpoint has to agree: where more is reserved, or in
+    # huge pages, than there is, the difference wraps round.
+    allocatable = usable - system_reserved & UINT64_MAX
+    return MemoryTable(
+        total=total, system_reserved=system_reserved, allocatable=allocatable, reserved=0, free=allocatable
+    )
+
+
+def booked(nodes: MachineState, block: Block, size: int) -> MachineState:
+    """Put ``block`` on its nodes; ``size`` of its bytes are new, the rest is reused."""
+    after = dict(nodes)
+    for node in map(NodeId, block.nodes):
+        held = nodes[node]
+        table = held.tables.get(block.type)
+        taken = min(size, table.free) if table else 0
+        size -= taken
+        after[node] = NodeMemory(
+            assignments=held.assignments + 1,
+            cells=block.nodes,
+            tables=_with_more_reserved(held, block.type, taken),
+        )
+    return after
+
+
+def released(nodes: MachineState, blocks: Blocks) -> MachineState:
+    """Give back ``blocks``; a node without assignments is its own cell again."""
+    after = dict(nodes)
+    for block in blocks:
+        size = block.size
+        for node in map(NodeId, block.nodes):
+            held = after[node]
+            table = held.tables.get(block.type)
+            given = min(size, table.reserved) if table else 0
+            size -= given
+            assignments = held.assignments - 1
+            after[node] = NodeMemory(
+                assignments=assignments,
+                cells=held.cells if assignments else NodeMask.of((node,)),
+                tables=_with_more_reserved(held, block.type, -given),
+            )
+    return after
+
+
+def _with_more_reserved(
+    held: NodeMemory, kind: ResourceName, size: int
+) -> Mapping[ResourceName, MemoryTable]:
+    if not size:
+        return held.tables
+    table = held.tables[kind]
+    moved = replace(table, reserved=table.reserved + size, free=table.free - size)
+    return {**held.tables, kind: moved}
+
+
+def expected_machine_state(initial: MachineState, state: MemoryState) -> MachineState:
+    """The machine state that the entries of ``state`` amount to.
+
+    A pod's own blocks count instead of its containers'. Raises StateError for a block on an
+    unknown node or of an unknown type.
+    """
+    nodes = initial
+    for uid in sorted(state.entries):
+        pod_blocks = state.pod_entries.get(uid)
+        if pod_blocks:
+            nodes = _counted(nodes, uid, "", pod_blocks)
+            continue
+        for name, blocks in sorted(state.entries[uid].items()):
+            nodes = _counted(nodes, uid, name, blocks)
+    return nodes
+
+
+def _counted(nodes: MachineState, uid: PodUid, container: str, blocks: Blocks) -> MachineState:
+    for block in blocks:
+        where = f"[memorymanager] (pod: {uid}, container: {container}) the memory assignment uses"
+        for node in map(NodeId, block.nodes):
+            if node not in nodes:
+                raise StateError(f"{where} the NUMA that does not exist")
+            if block.type not in nodes[node].tables:
+                raise StateError(f"{where} memory resource that does not exist")
+        nodes = booked(nodes, block, block.size)
+    return nodes
+
+
+def machine_states_equal(stored: MachineState, expected: MachineState) -> bool:
+    """Compare two machine states; reserved and free as sums over each node's cells."""
+    return stored.keys() == expected.keys() and all(
+        _same_node(held, expected[node])
+        and all(_same_sums(stored, expected, held.cells, kind) for kind in held.tables)
+        for node, held in stored.items()
+    )
+
+
+def _same_node(one: NodeMemory, other: NodeMemory) -> bool:
+    return (
+        one.assignments == other.assignments
+        and one.cells == other.cells
+        and one.tables.keys() == other.tables.keys()
+        and all(_sizes(table) == _sizes(other.tables[kind]) for kind, table in one.tables.items())
+    )
+
+
+def _sizes(table: MemoryTable) -> tuple[int, int, int]:
+    return table.total, table.system_reserved, table.allocatable
+
+
+def _same_sums(one: MachineState, other: MachineState, cells: NodeMask, kind: ResourceName) -> bool:
+    return _sums(one, cells, kind) == _sums(other, cells, kind)
+
+
+def _sums(nodes: MachineState, cells: NodeMask, kind: ResourceName) -> tuple[int, int]:
+    tables = [table for node in cells for table in _table_of(nodes, NodeId(node), kind)]
+    return sum(table.reserved for table in tables), sum(table.free for table in tables)
+
+
+def _table_of(nodes: MachineState, node: NodeId, kind: ResourceName) -> Iterable[MemoryTable]:
+    """The table, or nothing: nodes of one group need not have the same huge page sizes."""
+    table = nodes[node].tables.get(kind)
+    return () if table is None else (table,)
