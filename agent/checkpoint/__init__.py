@@ -1,0 +1,1 @@
+"""Checkpoint files: the kubelet's formats (codec) and their durable storage (store)."""

@@ -1,0 +1,330 @@
+"""Where state lies on disk, and how it gets there durably.
+
+A file is written beside its place, synced, renamed over it, and the directory synced: after a
+crash at any point each file is the old one or the new one, whole. The kubelet leaves out the last
+step, and has lost files to it (kubernetes issue 135711).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self, TypeVar
+
+from agent.checkpoint.files import Files, SystemFiles
+from agent.domain.pod import PodUid
+from agent.errors import StateError
+
+T = TypeVar("T")
+
+CPU_FILE: Final = "cpu_manager_state"
+MEMORY_FILE: Final = "memory_manager_state"
+PODS: Final = "pods"
+LOCK_FILE: Final = "lock"
+
+MAX_UID_BYTES: Final = 200
+"""Leaves room in a 255-byte file name for what is put around a uid."""
+
+_RECORD_SUFFIX = ".json"
+_TEMPORARY_SUFFIX = ".tmp"
+
+_REMEDIES: Final = {
+    errno.ENOSPC: "the disk is full: free some space there",
+    errno.EDQUOT: "the disk quota is used up: free some space there or raise it",
+    errno.EROFS: "the file system is read-only: see the kernel log for the cause, then remount it",
+    errno.EIO: "the disk has failed: see the kernel log",
+    errno.EACCES: "numalet must run as the owner of the state directory, usually root",
+    errno.EPERM: "numalet must run as the owner of the state directory, usually root",
+    errno.ENOTDIR: "something that is not a directory is in the way: move it",
+    errno.EISDIR: "a directory is in the way: move it",
+    errno.ENOENT: "something removed it while numalet ran: restart numalet",
+}
+
+
+class StorageError(StateError):
+    """An operation on stored state failed in the system; ``hint`` is the remedy, if one is known."""
+
+    def __init__(self, operation: str, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"cannot {operation} {path}: {error.strerror or error}",
+            hint=_REMEDIES.get(error.errno or 0, ""),
+        )
+        self.operation = operation
+        self.path = path
+        self.errno = error.errno
+
+
+class LockedError(StateError):
+    """Another process holds the state directory; ``pid`` is its id as text, empty if unknown."""
+
+    def __init__(self, root: Path, pid: str) -> None:
+        super().__init__(
+            f"state directory {root} is in use by another numalet (pid {pid or 'unknown'})",
+            hint="stop that one, or give this one another --state-dir",
+        )
+        self.root = root
+        self.pid = pid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The pods that have a record, and the names in their directory that are no record."""
+
+    pods: tuple[PodUid, ...]
+    ignored: tuple[str, ...] = ()
+
+
+class Store(Protocol):
+    """Named files; a name is `CPU_FILE`, `MEMORY_FILE` or a `record_name`. All raise StateError."""
+
+    def read(self, name: str) -> bytes | None:
+        """Read a file; None where there is none."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace a file as a whole. After an error it is the old one or the new one."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file; no error where there is none."""
+
+    def quarantine(self, name: str, now: str) -> Path:
+        """Set a file aside as ``NAME.corrupt-<now>``, never over another; returns where it lies."""
+
+    def records(self) -> Listing:
+        """List the pod records."""
+
+
+def record_name(uid: PodUid) -> str:
+    """The name of a pod's record. Raises StateError for a uid that could leave the directory."""
+    if not _is_safe(uid):
+        raise StateError(
+            f"pod uid {uid!r} cannot name a file",
+            hint=f"a uid has 1 to {MAX_UID_BYTES} printable bytes, no '/', no '..', no dot in front",
+        )
+    return f"{PODS}/{uid}{_RECORD_SUFFIX}"
+
+
+def _is_safe(part: str) -> bool:
+    return (
+        0 < len(part.encode(errors="replace")) <= MAX_UID_BYTES
+        and part.isprintable()
+        and "/" not in part
+        and ".." not in part
+        and not part.startswith(".")
+    )
+
+
+def _checked(name: str) -> str:
+    """``name``, if it is one of the store's names."""
+    if name in (CPU_FILE, MEMORY_FILE):
+        return name
+    uid = name.removeprefix(f"{PODS}/").removesuffix(_RECORD_SUFFIX)
+    if name != record_name(PodUid(uid)):
+        raise StateError(f"{name!r} is not the name of a state file")
+    return name
+
+
+def _listing(names: list[str]) -> Listing:
+    uids = {name: name.removesuffix(_RECORD_SUFFIX) for name in names if name.endswith(_RECORD_SUFFIX)}
+    pods = {name: PodUid(uid) for name, uid in uids.items() if _is_safe(uid)}
+    return Listing(pods=tuple(sorted(pods.values())), ignored=tuple(n for n in names if n not in pods))
+
+
+def _aside(name: str, now: str, taken: Callable[[str], bool]) -> str:
+    """The first free name to set ``name`` aside under."""
+    if not _is_safe(now):
+        raise StateError(f"{now!r} cannot be part of a file name")
+    base = aside = f"{name}.corrupt-{now}"
+    count = 1
+    while taken(aside):
+        count += 1
+        aside = f"{base}-{count}"
+    return aside
+
+
+class StateDir:
+    """A `Store` in a directory. Reading needs no more; to write, `open` it (or use ``with``)."""
+
+    __slots__ = ("_files", "_lock", "root")
+
+    def __init__(self, root: Path, files: Files | None = None) -> None:
+        self.root = root
+        self._files: Files = files or SystemFiles()
+        self._lock: int | None = None
+
+    def open(self) -> tuple[str, ...]:
+        """Make the directories, take the lock, sweep up what a crash left; returns what was swept.
+
+        Raises LockedError while another process has it open, StorageError if the system refuses.
+        """
+        self._make_directory(self.root)
+        self._take_lock()
+        try:
+            self._make_directory(self.root / PODS)
+            return tuple(self._sweep())
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Release the lock; nothing can be written any more."""
+        if self._lock is not None:
+            self._files.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def read(self, name: str) -> bytes | None:
+        """Read a file; None where there is none."""
+        path = self.root / _checked(name)
+        with _system("read", path):
+            try:
+                return self._files.read(path)
+            except FileNotFoundError:
+                return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace a file as a whole. After an error it is the old one or the new one."""
+        path = self._writable(name)
+        temporary = path.with_name(f".{path.name}{_TEMPORARY_SUFFIX}")
+        try:
+            self._write_synced(temporary, data)
+            with _system("replace", path):
+                self._files.rename(temporary, path)
+        except StorageError:
+            with suppress(OSError):
+                self._files.unlink(temporary)
+            raise
+        self._do("sync", self._files.sync_directory, path.parent)
+
+    def remove(self, name: str) -> None:
+        """Remove a file; no error where there is none."""
+        path = self._writable(name)
+        with _system("remove", path), suppress(FileNotFoundError):
+            self._files.unlink(path)
+        self._do("sync", self._files.sync_directory, path.parent)
+
+    def quarantine(self, name: str, now: str) -> Path:
+        """Set a file aside as ``NAME.corrupt-<now>``, never over another; returns where it lies."""
+        path = self._writable(name)
+        names = self._list(path.parent)
+        aside = path.with_name(_aside(path.name, now, names.__contains__))
+        with _system("set aside", path):
+            self._files.rename(path, aside)
+        self._do("sync", self._files.sync_directory, path.parent)
+        return aside
+
+    def records(self) -> Listing:
+        """List the pod records."""
+        names = self._list(self.root / PODS)
+        return _listing([name for name in names if not name.endswith(_TEMPORARY_SUFFIX)])
+
+    def _writable(self, name: str) -> Path:
+        if self._lock is None:
+            raise StateError(f"state directory {self.root} is not open for writing")
+        return self.root / _checked(name)
+
+    def _write_synced(self, path: Path, data: bytes) -> None:
+        with _system("write", path):
+            descriptor = self._files.create(path)
+            try:
+                left = memoryview(data)
+                while left:
+                    left = left[self._files.write(descriptor, bytes(left)) :]
+                self._files.sync(descriptor)
+            finally:
+                self._files.close(descriptor)
+
+    def _sweep(self) -> Iterator[str]:
+        for directory in (self.root, self.root / PODS):
+            for name in self._list(directory):
+                if name.startswith(".") and name.endswith(_TEMPORARY_SUFFIX):
+                    self._do("remove", self._files.unlink, directory / name)
+                    yield name
+
+    def _make_directory(self, path: Path) -> None:
+        with _system("create directory", path):
+            try:
+                self._files.make_directory(path)
+            except FileExistsError:
+                return
+            except FileNotFoundError:
+                self._make_directory(path.parent)
+                self._files.make_directory(path)
+            self._files.sync_directory(path.parent)
+
+    def _take_lock(self) -> None:
+        path = self.root / LOCK_FILE
+        with _system("lock", path):
+            try:
+                self._lock = self._files.lock(path, f"{os.getpid()}\n".encode())
+            except BlockingIOError:
+                pid = self._files.read(path).decode(errors="replace").strip()
+                raise LockedError(self.root, pid) from None
+
+    def _list(self, path: Path) -> list[str]:
+        with _system("list", path):
+            try:
+                return self._files.list_directory(path)
+            except FileNotFoundError:
+                return []
+
+    def _do(self, operation: str, call: Callable[[Path], T], path: Path) -> T:
+        with _system(operation, path):
+            return call(path)
+
+
+class MemoryStore:
+    """A `Store` in memory, for tests and rehearsals."""
+
+    __slots__ = ("files",)
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def read(self, name: str) -> bytes | None:
+        """Read a file; None where there is none."""
+        return self.files.get(_checked(name))
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace a file as a whole."""
+        self.files[_checked(name)] = data
+
+    def remove(self, name: str) -> None:
+        """Remove a file; no error where there is none."""
+        self.files.pop(_checked(name), None)
+
+    def quarantine(self, name: str, now: str) -> Path:
+        """Set a file aside as ``NAME.corrupt-<now>``, never over another; returns its name."""
+        aside = _aside(name, now, self.files.__contains__)
+        if _checked(name) not in self.files:
+            raise StorageError(
+                "set aside", Path(name), FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            )
+        self.files[aside] = self.files.pop(name)
+        return Path(aside)
+
+    def records(self) -> Listing:
+        """List the pod records."""
+        inside = sorted(name for name in self.files if name.startswith(f"{PODS}/"))
+        return _listing([name.removeprefix(f"{PODS}/") for name in inside])
+
+
+@contextmanager
+def _system(operation: str, path: Path) -> Iterator[None]:
+    """Turn an OSError into the StorageError that says what was tried where."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(operation, path, error) from error
