@@ -1,0 +1,256 @@
+"""The gate to cgroup v2: what a backend does, how its failures read, and running a plan on it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Protocol, assert_never
+
+from agent.cgroup.layout import CgroupDir
+from agent.cgroup.tree import (
+    CPUS,
+    CPUS_EFFECTIVE,
+    HUGETLB,
+    MEMORY_MAX,
+    MEMS,
+    MEMS_EFFECTIVE,
+    CgroupOp,
+    EnableControllers,
+    KernelOffer,
+    Kill,
+    MakeDir,
+    Observed,
+    RemoveDir,
+    Write,
+    cpus_in,
+)
+from agent.cgroup.units import Unlimited, parse_hugetlb_size, parse_limit
+from agent.errors import HostError
+
+SUBTREE_CONTROL: Final = "cgroup.subtree_control"
+PROCS: Final = "cgroup.procs"
+DIRECTORY: Final = ""
+"""The ``file`` of an error about making or removing a cgroup."""
+READ_BACK: Final = "READ-BACK"
+"""The ``code`` of an error about a value that the kernel took but does not show."""
+REFUSED: Final = "REFUSED"
+"""The ``code`` of an error about a write that was not even tried."""
+
+_MEANING: Final[Mapping[int, tuple[str, str]]] = {
+    errno.EBUSY: ("the cgroup is in use", "stop the processes in it and remove the cgroups below it"),
+    errno.ENOSPC: (
+        "processes in the cgroup would have no CPU or NUMA node left",
+        "move the processes away first, or give the cgroup at least one CPU",
+    ),
+    errno.EINVAL: (
+        "the kernel does not take this value here",
+        "look for a sibling cgroup that claims the same CPUs (cpuset.cpus.exclusive, cpuset.cpus.partition)",
+    ),
+    errno.ENODEV: ("the cgroup was removed meanwhile", "nothing to do: the next reconcile makes it again"),
+    errno.ENOENT: (
+        "the cgroup or this file of it does not exist",
+        "enable the file's controller in cgroup.subtree_control of every cgroup above",
+    ),
+    errno.ERANGE: ("the value is outside what the kernel accepts", "see cgroup-v2.rst for the range"),
+    errno.EACCES: (
+        "permission denied",
+        "run as root, or let systemd delegate the subtree: Delegate=cpuset cpu memory hugetlb pids",
+    ),
+    errno.EROFS: (
+        "the cgroup file system is mounted read-only",
+        "in a container, give it a writable cgroup namespace",
+    ),
+    errno.ESRCH: ("there is no such process", "it ended meanwhile"),
+    errno.EAGAIN: ("the kernel's limit of cgroups is reached", "raise cgroup.max.descendants above"),
+    errno.ELOOP: ("the path leads over a symbolic link", "give the real path as the cgroup root"),
+}
+_MEANING_OF_FILE: Final[Mapping[tuple[str, int], tuple[str, str]]] = {
+    (SUBTREE_CONTROL, errno.EBUSY): (
+        "a cgroup with processes cannot pass controllers on (no internal processes)",
+        "move its processes into a child cgroup",
+    ),
+    (SUBTREE_CONTROL, errno.ENOENT): (
+        "a controller is not available here",
+        "enable it in every cgroup above; one bound to cgroup v1 or disabled at boot is not to be had",
+    ),
+    (PROCS, errno.EBUSY): (
+        "a cgroup that passes controllers on cannot hold processes (no internal processes)",
+        "join a container's own cgroup, a leaf",
+    ),
+}
+
+
+class EnforcementError(HostError):
+    """One cgroup operation failed. ``code`` is the errno's name, `READ_BACK` or `REFUSED`."""
+
+    def __init__(self, path: str, file: str, value: str, code: str, meaning: str, hint: str) -> None:
+        where = f"{path}/{file}" if file else path
+        what = f"cannot write {value!r} to {where}" if value else f"cannot use {where}"
+        super().__init__(f"{what}: {meaning} ({code})", hint=hint)
+        self.path = path
+        self.file = file
+        self.value = value
+        self.code = code
+
+
+class ApplyError(HostError):
+    """A plan stopped at ``op`` after ``done``; ``cause`` says why."""
+
+    def __init__(self, op: CgroupOp, done: tuple[CgroupOp, ...], cause: EnforcementError) -> None:
+        super().__init__(cause.message, hint=cause.hint)
+        self.op = op
+        self.done = done
+        self.cause = cause
+
+
+@dataclass(frozen=True, slots=True)
+class Enabled:
+    """Controllers that `CgroupBackend.prepare` enabled in the cgroup at ``path``."""
+
+    path: str
+    controllers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What `CgroupBackend.prepare` changed above our subtree, so that it can be undone."""
+
+    enabled: tuple[Enabled, ...] = ()
+    created: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something about the host. A ``blocking`` one must be mended before anything is written."""
+
+    text: str
+    remedy: str
+    blocking: bool = True
+
+
+class CgroupBackend(Protocol):
+    """A cgroup v2 subtree. Every method raises `EnforcementError`; nothing outside the root is touched."""
+
+    def preflight(self) -> tuple[Problem, ...]:
+        """What stands in the way of enforcing here; writes nothing."""
+
+    def prepare(self) -> Prepared:
+        """Make the root and enable all controllers above it, top-down; changes only what must change."""
+
+    def restore(self, prepared: Prepared) -> None:
+        """Undo `prepare`, bottom-up, as far as nobody else uses it by now."""
+
+    def offer(self) -> KernelOffer:
+        """What the kernel offers in our subtree, after `prepare`."""
+
+    def observe(self) -> Observed:
+        """Scan the subtree once."""
+
+    def exists(self, directory: CgroupDir) -> bool:
+        """Tell whether the cgroup exists."""
+
+    def make(self, directory: CgroupDir) -> None:
+        """Create a cgroup; one that is there already is fine."""
+
+    def remove(self, directory: CgroupDir) -> None:
+        """Remove an empty cgroup; one that is gone already is fine."""
+
+    def read(self, directory: CgroupDir, file: str) -> str:
+        """A file's content without the last newline."""
+
+    def write(self, directory: CgroupDir, file: str, text: str) -> None:
+        """Write a file and read it back; a cpuset must be effective, too."""
+
+    def enable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
+        """Give the cgroup's children these controllers."""
+
+    def procs(self, directory: CgroupDir) -> tuple[int, ...]:
+        """The processes in the cgroup itself, ascending."""
+
+    def add_process(self, directory: CgroupDir, pid: int) -> None:
+        """Move a process into the cgroup."""
+
+    def populated(self, directory: CgroupDir) -> bool:
+        """Tell whether a process lives in the cgroup or below it."""
+
+    def kill(self, directory: CgroupDir) -> None:
+        """Kill every process in the cgroup and below it; return when none is left."""
+
+    def stat(self, directory: CgroupDir) -> Mapping[str, int]:
+        """``cpu.stat`` (times in µs) and ``memory.current`` (bytes), as far as they are offered."""
+
+
+def apply(backend: CgroupBackend, ops: Sequence[CgroupOp]) -> None:
+    """Run ``ops`` in order; stop at the first that fails with `ApplyError`.
+
+    To undo a part, plan the earlier tree again and apply its difference to what is there now.
+    """
+    for done, op in enumerate(ops):
+        try:
+            _run(backend, op)
+        except EnforcementError as error:
+            raise ApplyError(op, tuple(ops[:done]), error) from error
+
+
+def _run(backend: CgroupBackend, op: CgroupOp) -> None:
+    match op:
+        case MakeDir(directory):
+            backend.make(directory)
+        case EnableControllers(directory, controllers):
+            backend.enable(directory, controllers)
+        case Write(directory, file, text):
+            backend.write(directory, file, text)
+        case Kill(directory):
+            backend.kill(directory)
+        case RemoveDir(directory):
+            backend.remove(directory)
+        case _:
+            assert_never(op)
+
+
+@contextmanager
+def explained(path: str, file: str, value: str = "") -> Iterator[None]:
+    """Turn an OSError of the block into an `EnforcementError` that says what it means."""
+    try:
+        yield
+    except OSError as error:
+        number = errno.EACCES if error.errno == errno.EPERM else error.errno or 0
+        fallback = (error.strerror or "failed", "")
+        meaning, hint = _MEANING_OF_FILE.get((file, number)) or _MEANING.get(number, fallback)
+        code = errno.errorcode.get(error.errno or 0, "UNKNOWN")
+        raise EnforcementError(path, file, value, code, meaning, hint) from error
+
+
+def check_usage(path: str, text: str, current: int) -> None:
+    """Refuse a ``memory.max`` below what is in use: cgroup v2 would kill processes at once."""
+    if text.isdigit() and int(text) < current:
+        meaning = f"{current} bytes are in use, so the kernel would kill processes"
+        hint = "stop the container first, or let memory.reclaim free its caches"
+        raise EnforcementError(path, MEMORY_MAX, text, REFUSED, meaning, hint)
+
+
+def check_read_back(path: str, file: str, text: str, read: Callable[[str], str], page: int) -> None:
+    """Compare what was written with what the kernel shows; a cpuset must be effective, too."""
+    found = read(file)
+    if not _is_same(file, text, found, page):
+        hint = "another program writes here, too: find it, e.g. systemd after daemon-reload"
+        raise EnforcementError(path, file, text, READ_BACK, f"the kernel shows {found!r}", hint)
+    effective = {CPUS: CPUS_EFFECTIVE, MEMS: MEMS_EFFECTIVE}.get(file)
+    if effective is not None and (given := read(effective)) != found:
+        meaning = f"{effective} is {given!r}"
+        hint = "a cgroup above does not have them all, or one went offline; nothing may run elsewhere"
+        raise EnforcementError(path, file, text, READ_BACK, meaning, hint)
+
+
+def _is_same(file: str, text: str, found: str, page: int) -> bool:
+    if found == text:
+        return True
+    if file in {CPUS, MEMS}:
+        return cpus_in(found) == cpus_in(text) and bool(found)
+    if file == MEMORY_MAX or file.startswith(HUGETLB):
+        unit = page if file == MEMORY_MAX else parse_hugetlb_size(file.split(".")[1])
+        limit = parse_limit(text)
+        return not isinstance(limit, Unlimited) and found == str(limit // unit * unit)
+    return False

@@ -1,0 +1,311 @@
+"""A cgroup v2 subtree on the real kernel.
+
+Every path is opened step by step from the root's descriptor without following symbolic links, so
+nothing outside the root can be reached whatever a name says.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from agent.cgroup import layout
+from agent.cgroup.backend import (
+    DIRECTORY,
+    PROCS,
+    READ_BACK,
+    REFUSED,
+    SUBTREE_CONTROL,
+    Enabled,
+    EnforcementError,
+    Prepared,
+    Problem,
+    check_read_back,
+    check_usage,
+    explained,
+)
+from agent.cgroup.layout import ROOT, CgroupDir, Kind
+from agent.cgroup.preflight import mount_of, preflight
+from agent.cgroup.tree import (
+    MEMORY_MAX,
+    OPTIONAL_CONTROLLERS,
+    REQUIRED_CONTROLLERS,
+    KernelOffer,
+    Observed,
+    ObservedDir,
+    is_planned,
+)
+
+_CONTROLLERS: Final = "cgroup.controllers"
+_EVENTS: Final = "cgroup.events"
+_KILL: Final = "cgroup.kill"
+_MEMORY_CURRENT: Final = "memory.current"
+_CPU_STAT: Final = "cpu.stat"
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@:-]*", re.ASCII)
+_READ_LIMIT: Final = 1 << 22
+_RETRIES: Final = 10
+_PAUSE: Final = 0.01
+_UNREAD: Final = frozenset({Kind.NESTED, Kind.FOREIGN})
+
+
+class CgroupFs:
+    """`CgroupBackend` for the cgroup at ``root``; waits at most ``patience`` seconds for processes to die."""
+
+    def __init__(self, root: Path, *, patience: float = 5.0) -> None:
+        self.root = root
+        self._patience = patience
+        self._page = resource.getpagesize()
+
+    def preflight(self) -> tuple[Problem, ...]:
+        """See `CgroupBackend.preflight`."""
+        return preflight(self.root)
+
+    def prepare(self) -> Prepared:
+        """See `CgroupBackend.prepare`."""
+        mount = mount_of(self.root)
+        offered = (mount / _CONTROLLERS).read_text().split()
+        wanted = [name for name in (*REQUIRED_CONTROLLERS, *OPTIONAL_CONTROLLERS) if name in offered]
+        enabled, created = [], []
+        here = mount
+        for name in self.root.relative_to(mount).parts:
+            missing = self._missing(here, wanted)
+            if missing:
+                _switch(here, "+", missing)
+                enabled.append(Enabled(str(here), missing))
+            here /= name
+            if not here.is_dir():
+                with explained(str(here), DIRECTORY):
+                    here.mkdir(mode=0o755)
+                created.append(str(here))
+        return Prepared(enabled=tuple(enabled), created=tuple(created))
+
+    @staticmethod
+    def _missing(cgroup: Path, wanted: Sequence[str]) -> tuple[str, ...]:
+        with explained(str(cgroup), SUBTREE_CONTROL):
+            present = (cgroup / SUBTREE_CONTROL).read_text().split()
+        return tuple(name for name in wanted if name not in present)
+
+    def restore(self, prepared: Prepared) -> None:
+        """See `CgroupBackend.restore`."""
+        for path in reversed(prepared.created):
+            with suppress(OSError):  # not empty: somebody else moved in
+                Path(path).rmdir()
+        for step in reversed(prepared.enabled):
+            with suppress(EnforcementError):  # busy: somebody else uses it by now
+                _switch(Path(step.path), "-", step.controllers)
+
+    def offer(self) -> KernelOffer:
+        """See `CgroupBackend.offer`."""
+        with self._open(ROOT, DIRECTORY) as fd:
+            files = frozenset(file for file in os.listdir(fd) if is_planned(file))  # noqa: PTH208 - a descriptor, not a path
+        controllers = frozenset(self.read(ROOT, _CONTROLLERS).split())
+        return KernelOffer(controllers=controllers, files=files, page_size=self._page)
+
+    def observe(self) -> Observed:
+        """See `CgroupBackend.observe`. A cgroup that vanishes during the scan is left out."""
+        dirs: dict[CgroupDir, ObservedDir] = {}
+        if not self.exists(ROOT):
+            return Observed()
+        with self._open(ROOT, DIRECTORY) as root:
+            for path, below, files, fd in os.fwalk(".", dir_fd=root):
+                directory = CgroupDir(path.removeprefix(".").removeprefix("/"))
+                kind = layout.kind_of(directory)
+                if kind is Kind.FOREIGN:
+                    below.clear()
+                with suppress(OSError):
+                    dirs[directory] = ObservedDir() if kind in _UNREAD else _observed(fd, files)
+        return Observed(dirs=dirs)
+
+    def exists(self, directory: CgroupDir) -> bool:
+        """See `CgroupBackend.exists`."""
+        try:
+            with self._open(directory, DIRECTORY):
+                return True
+        except EnforcementError as error:
+            if error.code in {"ENOENT", "ENODEV"}:
+                return False
+            raise
+
+    def make(self, directory: CgroupDir) -> None:
+        """See `CgroupBackend.make`. For the root itself use `prepare`."""
+        parent, name = self._split(directory)
+        shown = self._shown(directory)
+        with self._open(parent, DIRECTORY) as fd, explained(shown, DIRECTORY), suppress(FileExistsError):
+            os.mkdir(name, 0o755, dir_fd=fd)
+
+    def remove(self, directory: CgroupDir) -> None:
+        """See `CgroupBackend.remove`. Retries for a moment: dying processes linger."""
+        if not self.exists(directory):
+            return
+        parent, name = self._split(directory)
+        shown = self._shown(directory)
+        with self._open(parent, DIRECTORY) as fd, explained(shown, DIRECTORY), suppress(FileNotFoundError):
+            _patiently(lambda: os.rmdir(name, dir_fd=fd))
+
+    def read(self, directory: CgroupDir, file: str) -> str:
+        """See `CgroupBackend.read`."""
+        with self._open(directory, file) as fd, explained(self._shown(directory), file):
+            return _read(fd, file)
+
+    def write(self, directory: CgroupDir, file: str, text: str) -> None:
+        """See `CgroupBackend.write`."""
+        shown = self._shown(directory)
+        with self._open(directory, file, text) as fd:
+            if file == MEMORY_MAX:
+                with explained(shown, _MEMORY_CURRENT):
+                    check_usage(shown, text, int(_read(fd, _MEMORY_CURRENT)))
+            with explained(shown, file, text):
+                _write(fd, file, text)
+                check_read_back(shown, file, text, lambda name: _read(fd, name), self._page)
+
+    def enable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
+        """See `CgroupBackend.enable`."""
+        text = " ".join(f"+{name}" for name in controllers)
+        shown = self._shown(directory)
+        with self._open(directory, SUBTREE_CONTROL) as fd, explained(shown, SUBTREE_CONTROL, text):
+            _patiently(lambda: _write(fd, SUBTREE_CONTROL, text))
+            found = _read(fd, SUBTREE_CONTROL)
+        if not set(controllers) <= set(found.split()):
+            meaning = f"the kernel shows {found!r}"
+            raise EnforcementError(shown, SUBTREE_CONTROL, text, READ_BACK, meaning, "")
+
+    def procs(self, directory: CgroupDir) -> tuple[int, ...]:
+        """See `CgroupBackend.procs`. A process outside our pid namespace is shown as 0."""
+        return tuple(sorted(map(int, self.read(directory, PROCS).split())))
+
+    def add_process(self, directory: CgroupDir, pid: int) -> None:
+        """See `CgroupBackend.add_process`."""
+        with self._open(directory, PROCS, str(pid)) as fd, explained(self._shown(directory), PROCS, str(pid)):
+            _write(fd, PROCS, str(pid))
+
+    def populated(self, directory: CgroupDir) -> bool:
+        """See `CgroupBackend.populated`."""
+        return _flat_keyed(self.read(directory, _EVENTS)).get("populated") == 1
+
+    def kill(self, directory: CgroupDir) -> None:
+        """See `CgroupBackend.kill`."""
+        deadline = time.monotonic() + self._patience
+        while self.populated(directory):
+            self._kill_once(directory)
+            if time.monotonic() > deadline:
+                left = ", ".join(map(str, self._procs_below(directory))) or "unknown"
+                meaning = f"processes {left} do not die within {self._patience:g} s"
+                hint = "a process in uninterruptible sleep waits for a device or file server"
+                raise EnforcementError(self._shown(directory), _KILL, "1", "EBUSY", meaning, hint)
+            time.sleep(_PAUSE)
+
+    def _kill_once(self, directory: CgroupDir) -> None:
+        with self._open(directory, _KILL, "1") as fd, explained(self._shown(directory), _KILL, "1"):
+            try:
+                _write(fd, _KILL, "1")
+            except FileNotFoundError:  # before Linux 5.14
+                for pid in self._procs_below(directory):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
+    def _procs_below(self, directory: CgroupDir) -> list[int]:
+        """Processes we can name, in the cgroup and below; never 0, which would be our own group."""
+        pids: list[int] = []
+        with self._open(directory, PROCS) as top:
+            for *_, fd in os.fwalk(".", dir_fd=top):
+                with suppress(OSError):
+                    pids.extend(pid for pid in map(int, _read(fd, PROCS).split()) if pid > 0)
+        return sorted(pids)
+
+    def stat(self, directory: CgroupDir) -> Mapping[str, int]:
+        """See `CgroupBackend.stat`."""
+        stat: dict[str, int] = {}
+        with self._open(directory, _CPU_STAT) as fd:
+            with suppress(FileNotFoundError):
+                stat.update(_flat_keyed(_read(fd, _CPU_STAT)))
+            with suppress(FileNotFoundError):
+                stat[_MEMORY_CURRENT] = int(_read(fd, _MEMORY_CURRENT))
+        return stat
+
+    def _shown(self, directory: CgroupDir) -> str:
+        return str(self.root / directory)
+
+    def _split(self, directory: CgroupDir) -> tuple[CgroupDir, str]:
+        names = directory.split("/")
+        for name in names:
+            self._check_name(directory, name)
+        return layout.parent_of(directory), names[-1]
+
+    def _check_name(self, directory: CgroupDir, name: str) -> None:
+        if not _NAME.fullmatch(name):
+            meaning = f"{name!r} is not a name inside our subtree"
+            raise EnforcementError(self._shown(directory), DIRECTORY, "", REFUSED, meaning, "")
+
+    @contextmanager
+    def _open(self, directory: CgroupDir, file: str, value: str = "") -> Iterator[int]:
+        """A descriptor of the cgroup; errors of opening it speak of ``file`` and ``value``."""
+        if file:
+            self._check_name(directory, file)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with explained(self._shown(directory), file, value):
+            fd = os.open(self.root, flags)
+        try:
+            for name in directory.split("/") if directory else ():
+                self._check_name(directory, name)
+                with explained(self._shown(directory), file, value):
+                    below = os.open(name, flags, dir_fd=fd)
+                os.close(fd)
+                fd = below
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def _observed(fd: int, files: Sequence[str]) -> ObservedDir:
+    return ObservedDir(
+        files={file: _read(fd, file) for file in sorted(files) if is_planned(file)},
+        subtree=frozenset(_read(fd, SUBTREE_CONTROL).split()),
+        populated=_flat_keyed(_read(fd, _EVENTS)).get("populated") == 1,
+    )
+
+
+def _read(fd: int, file: str) -> str:
+    """At most `_READ_LIMIT` bytes of a file in the directory ``fd``, without the last newline."""
+    handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+    with os.fdopen(handle, "rb", buffering=0) as stream:
+        content = b""
+        while len(content) < _READ_LIMIT and (more := stream.read(65_536)):
+            content += more
+    return content.decode().rstrip("\n")
+
+
+def _write(fd: int, file: str, text: str) -> None:
+    handle = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+    with os.fdopen(handle, "wb", buffering=0) as stream:
+        stream.write(text.encode())
+
+
+def _switch(cgroup: Path, sign: str, controllers: Sequence[str]) -> None:
+    text = " ".join(f"{sign}{name}" for name in controllers)
+    with explained(str(cgroup), SUBTREE_CONTROL, text):
+        (cgroup / SUBTREE_CONTROL).write_text(text)
+
+
+def _flat_keyed(text: str) -> dict[str, int]:
+    pairs = (line.split() for line in text.splitlines())
+    return {key: int(value) for key, value in pairs}
+
+
+def _patiently(action: Callable[[], None]) -> None:
+    """Run ``action``, again while it is EBUSY for a few pauses: a cgroup drains asynchronously."""
+    for _ in range(_RETRIES):
+        try:
+            return action()
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+        time.sleep(_PAUSE)
+    return action()

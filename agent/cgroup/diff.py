@@ -1,0 +1,225 @@
+"""From the observed tree to the wanted one: ordered operations, so that no two sets ever overlap.
+
+A cgroup is *bearing* if processes run on its own cpuset: containers that stand apart and shared
+pools. Pod cgroups only enclose. The order:
+
+1. enable missing controllers, top-down; remove what belongs to nobody
+2. bearing cgroups give up the CPUs they may not keep; nothing grows before everything has shrunk
+3. enclosing cgroups widen to old and new, so that every child's set fits at every moment
+4. the rare bearing cgroup whose old and new sets share nothing moves
+5. enclosing cgroups narrow to their new set
+6. new cgroups are made, parents first, each confined before it can hold a process
+7. bearing cgroups grow, and all other files that differ are written, parents first
+
+Every write is read back before the next operation (see `Write`), and only differences are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+
+from agent.cgroup import layout
+from agent.cgroup.layout import CgroupDir, Kind
+from agent.cgroup.tree import (
+    CPUS,
+    CPUS_EFFECTIVE,
+    MEMS,
+    MEMS_EFFECTIVE,
+    CgroupOp,
+    EnableControllers,
+    Kill,
+    MakeDir,
+    Observed,
+    ObservedDir,
+    RemoveDir,
+    Wanted,
+    WantedDir,
+    Write,
+    cpus_in,
+    top_down,
+)
+from agent.domain.idset import NO_CPUS, CpuSet
+
+_UNSEEN = ObservedDir()
+_NOT_OURS = frozenset({Kind.ROOT, Kind.FOREIGN})
+_BEARING = frozenset({Kind.POOL, Kind.CONTAINER})
+_EFFECTIVE = {CPUS: CPUS_EFFECTIVE, MEMS: MEMS_EFFECTIVE}
+
+
+def diff(wanted: Wanted, observed: Observed) -> tuple[CgroupOp, ...]:
+    """The operations that make ``observed`` into ``wanted``, none if it already is."""
+    kept = tuple(directory for directory in wanted.dirs if directory in observed.dirs)
+    sets = _CpusetOrder(wanted, observed, kept)
+    return (
+        *_enables(wanted, observed, kept),
+        *_removals(wanted, observed),
+        *sets.shrinks(),
+        *sets.widenings(),
+        *sets.moves(),
+        *sets.narrowings(),
+        *_creations(wanted, observed),
+        *sets.growths(),
+        *_other_writes(wanted, observed, kept),
+    )
+
+
+def _enables(wanted: Wanted, observed: Observed, kept: tuple[CgroupDir, ...]) -> Iterator[CgroupOp]:
+    for directory in kept:
+        missing = wanted.dirs[directory].subtree - observed.dirs[directory].subtree
+        if missing:
+            yield EnableControllers(directory, tuple(sorted(missing)))
+
+
+def _removals(wanted: Wanted, observed: Observed) -> Iterator[CgroupOp]:
+    """Kill and remove pods that are gone; in a pod that stays, remove only what is empty.
+
+    A populated container cgroup in a pod that stays is never killed: it is reported as a deviation.
+    """
+    known = wanted.dirs.keys() | wanted.held
+    gone = [d for d in top_down(observed.dirs.keys() - known) if _is_gone(known, observed, d)]
+    for directory in gone:
+        if observed.dirs[directory].populated and layout.kind_of(directory) is Kind.POD:
+            yield Kill(directory)
+    for directory in reversed(gone):
+        yield RemoveDir(directory)
+
+
+def _is_gone(known: AbstractSet[CgroupDir], observed: Observed, directory: CgroupDir) -> bool:
+    kind = layout.kind_of(directory)
+    if kind in _NOT_OURS:
+        return False
+    if kind is Kind.QOS:
+        return not any(d.startswith(directory + "/") and _stays(d) for d in observed.dirs)
+    line = (directory, *layout.ancestors(directory))
+    pod = next(d for d in line if layout.kind_of(d) is Kind.POD)
+    if pod not in known:
+        return True
+    owner = next(d for d in line if layout.kind_of(d) is not Kind.NESTED)
+    return owner not in known and not observed.dirs[owner].populated
+
+
+def _stays(directory: CgroupDir) -> bool:
+    return layout.kind_of(directory) is Kind.FOREIGN
+
+
+class _CpusetOrder:
+    """The writes of ``cpuset.cpus`` to cgroups that exist, phase by phase."""
+
+    def __init__(self, wanted: Wanted, observed: Observed, kept: tuple[CgroupDir, ...]) -> None:
+        confined = [d for d in kept if CPUS in wanted.dirs[d].settings]
+        self._bearing = [d for d in confined if layout.kind_of(d) in _BEARING]
+        self._enclosing = [d for d in confined if layout.kind_of(d) is Kind.POD]
+        self._now: dict[CgroupDir, CpuSet] = {}
+        self._text: dict[CgroupDir, str] = {}
+        self._new = {d: CpuSet.parse(wanted.dirs[d].settings[CPUS].text) for d in confined}
+        for directory in confined:
+            files = observed.dirs[directory].files
+            self._text[directory] = files.get(CPUS, "")
+            # Without the controller the cgroup runs anywhere: it must shrink first.
+            self._now[directory] = cpus_in(files[CPUS_EFFECTIVE]) if CPUS_EFFECTIVE in files else _ALL
+
+    def shrinks(self) -> Iterator[CgroupOp]:
+        """Bearing cgroups keep only what they may keep, deepest first."""
+        for directory in reversed(self._bearing):
+            now, new = self._now[directory], self._new[directory]
+            if not now <= new and not now.isdisjoint(new):
+                yield from self._write(directory, now & new)
+
+    def widenings(self) -> Iterator[CgroupOp]:
+        """Enclosing cgroups cover their old and new set."""
+        for directory in self._enclosing:
+            now, new = self._now[directory], self._new[directory]
+            if not new <= now:
+                yield from self._write(directory, now | new)
+
+    def moves(self) -> Iterator[CgroupOp]:
+        """Bearing cgroups without a CPU that they could keep."""
+        for directory in self._bearing:
+            if self._now[directory].isdisjoint(self._new[directory]):
+                yield from self._write(directory, self._new[directory])
+
+    def narrowings(self) -> Iterator[CgroupOp]:
+        """Enclosing cgroups shrink to their new set, children before parents."""
+        for directory in reversed(self._enclosing):
+            yield from self._settle(directory)
+
+    def growths(self) -> Iterator[CgroupOp]:
+        """Bearing cgroups get all of their new set."""
+        for directory in self._bearing:
+            yield from self._settle(directory)
+
+    def _settle(self, directory: CgroupDir) -> Iterator[CgroupOp]:
+        new = self._new[directory]
+        if cpus_in(self._text[directory]) != new:
+            yield from self._write(directory, new)
+
+    def _write(self, directory: CgroupDir, cpus: CpuSet) -> Iterator[CgroupOp]:
+        self._now[directory] = cpus
+        self._text[directory] = str(cpus)
+        yield Write(directory, CPUS, str(cpus))
+
+
+_ALL = CpuSet((1 << 65_536) - 1)
+
+
+def _creations(wanted: Wanted, observed: Observed) -> Iterator[CgroupOp]:
+    for directory, new in wanted.dirs.items():
+        if directory in observed.dirs:
+            continue
+        yield MakeDir(directory)
+        yield from _writes(directory, new, _UNSEEN)
+        if new.subtree:
+            yield EnableControllers(directory, tuple(sorted(new.subtree)))
+
+
+def _other_writes(wanted: Wanted, observed: Observed, kept: tuple[CgroupDir, ...]) -> Iterator[CgroupOp]:
+    for directory in kept:
+        for op in _writes(directory, wanted.dirs[directory], observed.dirs[directory]):
+            if op.file != CPUS:
+                yield op
+
+
+def _writes(directory: CgroupDir, new: WantedDir, old: ObservedDir) -> Iterator[Write]:
+    for file, setting in new.settings.items():
+        if file not in old.files or not setting.is_met(old.files[file]):
+            yield Write(directory, file, setting.text)
+
+
+def deviations(wanted: Wanted, observed: Observed) -> tuple[str, ...]:
+    """A sentence for each difference between the two trees, none if the kernel does as wanted."""
+    return tuple(_deviations(wanted, observed))
+
+
+def _deviations(wanted: Wanted, observed: Observed) -> Iterator[str]:
+    for problem in wanted.problems:
+        yield f"{problem.directory}: {problem.reason}"
+    for directory, new in wanted.dirs.items():
+        shown = directory or "the root cgroup"
+        old = observed.dirs.get(directory)
+        if old is None:
+            yield f"{shown} does not exist"
+            continue
+        missing = new.subtree - old.subtree
+        if missing:
+            yield f"{shown} does not give its children {', '.join(sorted(missing))}"
+        yield from _file_deviations(shown, new, old)
+    for directory in top_down(observed.dirs.keys() - wanted.dirs.keys() - wanted.held):
+        kind = layout.kind_of(directory)
+        if kind is not Kind.NESTED:
+            state = "holds processes" if observed.dirs[directory].populated else "is empty"
+            yield f"{directory} ({kind.value}) is not in the plan and {state}"
+
+
+def _file_deviations(shown: str, new: WantedDir, old: ObservedDir) -> Iterator[str]:
+    for file, setting in new.settings.items():
+        found = old.files.get(file)
+        if found is None:
+            yield f"{shown} has no {file}, wanted {setting.text}"
+        elif not setting.is_met(found):
+            yield f"{shown} has {file} {found or 'empty'}, wanted {setting.text}"
+        elif file in _EFFECTIVE and cpus_in(old.files.get(_EFFECTIVE[file], "")) != cpus_in(setting.text):
+            effective = old.files.get(_EFFECTIVE[file]) or "nothing"
+            yield f"{shown} asks for {file} {setting.text} and gets {effective}"
+    if CPUS in new.settings and CPUS_EFFECTIVE in old.files and cpus_in(old.files[CPUS_EFFECTIVE]) == NO_CPUS:
+        yield f"{shown} has no CPU to run on"

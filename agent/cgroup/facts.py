@@ -1,0 +1,109 @@
+"""What the tree depends on, and where each container's cgroup is because of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from agent.cgroup import layout
+from agent.cgroup.layout import CgroupDir
+from agent.cgroup.tree import HUGETLB, LIMIT_SUFFIX, OPTIONAL_CONTROLLERS, REQUIRED_CONTROLLERS, KernelOffer
+from agent.cgroup.units import DEFAULT_PERIOD, UNLIMITED, Micros, Unlimited, parse_hugetlb_size
+from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
+from agent.domain.outcome import Isolation
+from agent.domain.pod import Container, ContainerKind, Pod, PodUid
+from agent.domain.qos import qos_class
+from agent.domain.settings import CpuPolicy, Settings
+from agent.domain.state import NodeState
+from agent.domain.topology import Topology
+
+Isolations = Mapping[tuple[PodUid, str], Isolation]
+"""Isolation by pod and container name; a container that is missing has level host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupSettings:
+    """KubeletConfiguration's cpuCFSQuota, cpuCFSQuotaPeriod, podPidsLimit and singleProcessOOMKill."""
+
+    cfs_quota: bool = True
+    cfs_period: Micros = DEFAULT_PERIOD
+    pod_pids: int | Unlimited = UNLIMITED
+    single_process_oom_kill: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """All that the tree depends on. Not slotted: the derived sets are computed once."""
+
+    topology: Topology
+    settings: Settings
+    state: NodeState
+    pods: Mapping[PodUid, Pod]
+    cpu_isolation: Isolations
+    memory_isolation: Isolations
+    kernel: KernelOffer
+    cgroup: CgroupSettings = field(default_factory=CgroupSettings)
+
+    @cached_property
+    def shared_cpus(self) -> CpuSet:
+        """The node shared pool: every online CPU where no CPU policy hands any out."""
+        if self.settings.cpu_policy is CpuPolicy.NONE:
+            return self.topology.online
+        return self.state.cpu.default
+
+    @cached_property
+    def memory_nodes(self) -> NodeMask:
+        """NUMA nodes with memory (all of them where no size is known); the kernel uses no others."""
+        nodes = self.topology.nodes
+        return NodeMask.of(node.id for node in nodes if node.memory) or self.topology.all_nodes
+
+    @cached_property
+    def controllers(self) -> frozenset[str]:
+        """The controllers used at every level."""
+        return self.kernel.controllers & {*REQUIRED_CONTROLLERS, *OPTIONAL_CONTROLLERS}
+
+    @cached_property
+    def hugetlb_files(self) -> tuple[tuple[str, int], ...]:
+        """The limit files of each huge page size, with the size in bytes."""
+        names = (file for file in self.kernel.files if file.startswith(HUGETLB))
+        limits = (file for file in names if file.endswith(LIMIT_SUFFIX))
+        return tuple(sorted((file, parse_hugetlb_size(file.split(".")[1])) for file in limits))
+
+    def has_exclusive_cpus(self, pod: Pod, container: Container) -> bool:
+        """Tell whether the container holds CPUs that no other container may use."""
+        return self.cpu_isolation.get((pod.uid, container.name)) is Isolation.CONTAINER
+
+    def has_exclusive_memory(self, pod: Pod, container: Container) -> bool:
+        """Tell whether the container's memory was cut out of its pod's."""
+        return self.memory_isolation.get((pod.uid, container.name)) is Isolation.CONTAINER
+
+    def stands_apart(self, pod: Pod, container: Container) -> bool:
+        """Tell whether the container's cgroup is outside its pod's ``shared.pool``."""
+        return container.kind is ContainerKind.INIT or self.has_exclusive_cpus(pod, container)
+
+    def cpus_of(self, pod: Pod, container: Container) -> CpuSet:
+        """The CPUs the container may use; none if the pod has a set but the container no part of it."""
+        entry = self.state.cpu.of(pod.uid, container.name)
+        if entry is None:
+            return NO_CPUS if pod.uid in self.state.cpu.pod_entries else self.shared_cpus
+        return entry
+
+    def nodes_of(self, pod: Pod, container: Container) -> NodeMask:
+        """The NUMA nodes of the container's memory."""
+        blocks = self.state.memory.of(pod.uid, container.name)
+        return NodeMask.of(n for b in blocks for n in b.nodes) if blocks else self.nodes_of_pool(pod)
+
+    def nodes_of_pool(self, pod: Pod) -> NodeMask:
+        """The NUMA nodes of memory that belongs to no container of the pod."""
+        blocks = self.state.memory.pod_entries.get(pod.uid)
+        return NodeMask.of(n for b in blocks for n in b.nodes) if blocks else self.memory_nodes
+
+
+def container_dir(facts: Facts, pod: Pod, name: str) -> CgroupDir:
+    """The cgroup that the processes of container ``name`` belong in; ephemeral ones stand apart."""
+    directory = layout.pod_dir(pod.uid, qos_class(pod))
+    container = pod.container(name)
+    if container is None or facts.stands_apart(pod, container):
+        return layout.container_dir(directory, name)
+    return layout.pooled_dir(directory, name)

@@ -1,0 +1,374 @@
+"""`CgroupBackend` in memory, with the kernel's rules that matter to plans; shipped for tests and rehearsals.
+
+Effective cpusets follow the parents', files exist only where the parent passes their controller on,
+inner cgroups hold no processes, cgroups in use are not removed, and bad values get the kernel's errno.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.cgroup import layout
+from agent.cgroup.backend import (
+    DIRECTORY,
+    PROCS,
+    SUBTREE_CONTROL,
+    Enabled,
+    Prepared,
+    Problem,
+    check_read_back,
+    check_usage,
+    explained,
+)
+from agent.cgroup.layout import ROOT, CgroupDir, Kind
+from agent.cgroup.tree import (
+    CPU_MAX,
+    CPU_WEIGHT,
+    CPUS,
+    CPUS_EFFECTIVE,
+    HUGETLB,
+    MEMORY_MAX,
+    MEMORY_OOM_GROUP,
+    MEMS,
+    MEMS_EFFECTIVE,
+    OPTIONAL_CONTROLLERS,
+    PIDS_MAX,
+    REQUIRED_CONTROLLERS,
+    CgroupOp,
+    EnableControllers,
+    KernelOffer,
+    Kill,
+    MakeDir,
+    Observed,
+    ObservedDir,
+    RemoveDir,
+    Write,
+    is_planned,
+)
+from agent.cgroup.units import (
+    MIN_QUOTA,
+    Unlimited,
+    limit_text,
+    parse_cpu_max,
+    parse_hugetlb_size,
+    parse_limit,
+    parse_weight,
+)
+from agent.domain.idset import NO_CPUS, CpuSet, IdSet, NodeMask
+
+_HUGETLB_MAX: Final = f"{HUGETLB}2MB.max"
+_DEFAULTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "cpuset": {CPUS: "", MEMS: "", CPUS_EFFECTIVE: "", MEMS_EFFECTIVE: ""},
+    "cpu": {CPU_MAX: "max 100000", CPU_WEIGHT: "100"},
+    "memory": {MEMORY_MAX: "max", MEMORY_OOM_GROUP: "0", "memory.current": "0"},
+    "hugetlb": {_HUGETLB_MAX: "max"},
+    "pids": {PIDS_MAX: "max"},
+}
+_DOMAIN: Final = frozenset({"memory", "hugetlb"})
+"""Controllers whose cgroups hold no processes beside children; the others also work on threads."""
+_CONTROLLER_OF: Final = {file: name for name, files in _DEFAULTS.items() for file in files}
+
+
+@dataclass(slots=True)
+class _Cgroup:
+    subtree: set[str] = field(default_factory=set)
+    files: dict[str, str] = field(default_factory=dict)
+    pids: set[int] = field(default_factory=set)
+
+
+class FakeCgroups:
+    """A subtree on a machine with these ids. ``log`` is every operation that succeeded."""
+
+    def __init__(
+        self, online: CpuSet, nodes: NodeMask, *, possible: CpuSet = NO_CPUS, page: int = 4096
+    ) -> None:
+        self.online = online
+        self.nodes = nodes
+        self.log: list[CgroupOp] = []
+        self._possible = possible | online
+        self._page = page
+        self._passed_on: set[str] = set()
+        self._cgroups: dict[CgroupDir, _Cgroup] = {}
+        self._failures: dict[tuple[CgroupDir, str], int] = {}
+        self._elsewhere: set[int] = set()
+        self._last_pid = 0
+
+    def spawn(self) -> int:
+        """A new process outside our subtree."""
+        self._last_pid += 1
+        self._elsewhere.add(self._last_pid)
+        return self._last_pid
+
+    def fail(self, directory: CgroupDir, file: str, number: int) -> None:
+        """Let every operation on this file (`DIRECTORY`: making and removing) fail with errno ``number``."""
+        self._failures[directory, file] = number
+
+    def mend(self) -> None:
+        """Let nothing fail any more."""
+        self._failures.clear()
+
+    def use_memory(self, directory: CgroupDir, amount: int) -> None:
+        """Let ``memory.current`` be ``amount`` bytes."""
+        self._cgroups[directory].files["memory.current"] = str(amount)
+
+    def preflight(self) -> tuple[Problem, ...]:
+        """See `CgroupBackend.preflight`: nothing stands in the way."""
+        return ()
+
+    def prepare(self) -> Prepared:
+        """See `CgroupBackend.prepare`."""
+        missing = {*REQUIRED_CONTROLLERS, *OPTIONAL_CONTROLLERS} - self._passed_on
+        created = () if ROOT in self._cgroups else ("/fake",)
+        self._cgroups.setdefault(ROOT, _Cgroup())
+        self._passed_on |= missing
+        enabled = (Enabled("/", tuple(sorted(missing))),) if missing else ()
+        return Prepared(enabled=enabled, created=created)
+
+    def restore(self, prepared: Prepared) -> None:
+        """See `CgroupBackend.restore`."""
+        if prepared.created and not self._children(ROOT) and not self._cgroups[ROOT].pids:
+            del self._cgroups[ROOT]
+        for step in prepared.enabled:
+            busy = self._cgroups[ROOT].subtree if ROOT in self._cgroups else set()
+            self._passed_on -= set(step.controllers) - busy
+
+    def offer(self) -> KernelOffer:
+        """See `CgroupBackend.offer`."""
+        files = frozenset(file for file in self._files(ROOT) if is_planned(file))
+        return KernelOffer(controllers=frozenset(self._passed_on), files=files, page_size=self._page)
+
+    def observe(self) -> Observed:
+        """See `CgroupBackend.observe`."""
+        dirs = {d: self._observed(d) for d in self._cgroups if not self._is_inside_foreign(d)}
+        return Observed(dirs=dirs)
+
+    @staticmethod
+    def _is_inside_foreign(directory: CgroupDir) -> bool:
+        return any(layout.kind_of(above) is Kind.FOREIGN for above in layout.ancestors(directory))
+
+    def _observed(self, directory: CgroupDir) -> ObservedDir:
+        if layout.kind_of(directory) in {Kind.NESTED, Kind.FOREIGN}:
+            return ObservedDir()
+        return ObservedDir(
+            files={file: self._show(directory, file) for file in self._files(directory) if is_planned(file)},
+            subtree=frozenset(self._cgroups[directory].subtree),
+            populated=self.populated(directory),
+        )
+
+    def exists(self, directory: CgroupDir) -> bool:
+        """See `CgroupBackend.exists`."""
+        return directory in self._cgroups
+
+    def make(self, directory: CgroupDir) -> None:
+        """See `CgroupBackend.make`."""
+        with explained(directory, DIRECTORY):
+            self._inject(directory, DIRECTORY)
+            self._find(layout.parent_of(directory))
+            self._cgroups.setdefault(directory, _Cgroup())
+        self.log.append(MakeDir(directory))
+
+    def remove(self, directory: CgroupDir) -> None:
+        """See `CgroupBackend.remove`."""
+        with explained(directory, DIRECTORY):
+            self._inject(directory, DIRECTORY)
+            if directory not in self._cgroups:
+                return
+            if self._children(directory) or self._cgroups[directory].pids:
+                raise _error(errno.EBUSY)
+            del self._cgroups[directory]
+        self.log.append(RemoveDir(directory))
+
+    def read(self, directory: CgroupDir, file: str) -> str:
+        """See `CgroupBackend.read`."""
+        with explained(directory, file):
+            self._inject(directory, file)
+            return self._show(directory, file)
+
+    def write(self, directory: CgroupDir, file: str, text: str) -> None:
+        """See `CgroupBackend.write`."""
+        with explained(directory, file, text):
+            self._inject(directory, file)
+            self._show(directory, file)
+            if file == MEMORY_MAX:
+                check_usage(directory, text, int(self._show(directory, "memory.current")))
+            self._cgroups[directory].files[file] = self._accepted(directory, file, text)
+            check_read_back(directory, file, text, lambda name: self._show(directory, name), self._page)
+        self.log.append(Write(directory, file, text))
+
+    def enable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
+        """See `CgroupBackend.enable`."""
+        with explained(directory, SUBTREE_CONTROL, " ".join(f"+{name}" for name in controllers)):
+            self._inject(directory, SUBTREE_CONTROL)
+            cgroup = self._find(directory)
+            if not set(controllers) <= self._available(directory):
+                raise _error(errno.ENOENT)
+            if cgroup.pids and _DOMAIN & {*controllers, *cgroup.subtree}:
+                raise _error(errno.EBUSY)
+            cgroup.subtree |= set(controllers)
+        self.log.append(EnableControllers(directory, tuple(controllers)))
+
+    def disable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
+        """Take controllers from the children, as another program might; their values are lost."""
+        self._cgroups[directory].subtree -= set(controllers)
+        for below in self._children(directory):
+            files = self._cgroups[below].files
+            for file in [file for file in files if _CONTROLLER_OF[file] in controllers]:
+                del files[file]
+
+    def procs(self, directory: CgroupDir) -> tuple[int, ...]:
+        """See `CgroupBackend.procs`."""
+        with explained(directory, PROCS):
+            return tuple(sorted(self._find(directory).pids))
+
+    def add_process(self, directory: CgroupDir, pid: int) -> None:
+        """See `CgroupBackend.add_process`."""
+        with explained(directory, PROCS, str(pid)):
+            self._inject(directory, PROCS)
+            target = self._find(directory)
+            inner = any(map(self.populated, self._children(directory)))
+            if target.subtree and (_DOMAIN & target.subtree or inner):
+                raise _error(errno.EBUSY)
+            homes = [pids for pids in (self._elsewhere, *self._all_pids()) if pid in pids]
+            if not homes:
+                raise _error(errno.ESRCH)
+            homes[0].discard(pid)
+            target.pids.add(pid)
+
+    def populated(self, directory: CgroupDir) -> bool:
+        """See `CgroupBackend.populated`."""
+        with explained(directory, "cgroup.events"):
+            return bool(self._find(directory).pids) or any(map(self.populated, self._children(directory)))
+
+    def kill(self, directory: CgroupDir) -> None:
+        """See `CgroupBackend.kill`."""
+        with explained(directory, "cgroup.kill", "1"):
+            self._inject(directory, "cgroup.kill")
+            self._find(directory)
+            self._clear(directory)
+        self.log.append(Kill(directory))
+
+    def stat(self, directory: CgroupDir) -> Mapping[str, int]:
+        """See `CgroupBackend.stat`: nothing ever runs."""
+        with explained(directory, "cpu.stat"):
+            available = self._available(directory)
+        stat = {"usage_usec": 0}
+        if "cpu" in available:
+            stat |= {"nr_periods": 0, "nr_throttled": 0}
+        if "memory" in available:
+            stat["memory.current"] = int(self._show(directory, "memory.current"))
+        return stat
+
+    def effective_cpus(self, directory: CgroupDir) -> CpuSet:
+        """Where processes in the cgroup may run, whether or not it has a file that says so."""
+        return CpuSet(self._effective(directory, CPUS, self.online).bits)
+
+    def _inject(self, directory: CgroupDir, file: str) -> None:
+        if (directory, file) in self._failures:
+            raise _error(self._failures[directory, file])
+
+    def _clear(self, directory: CgroupDir) -> None:
+        self._cgroups[directory].pids.clear()
+        for below in self._children(directory):
+            self._clear(below)
+
+    def _find(self, directory: CgroupDir) -> _Cgroup:
+        if directory not in self._cgroups:
+            raise _error(errno.ENOENT)
+        return self._cgroups[directory]
+
+    def _children(self, directory: CgroupDir) -> list[CgroupDir]:
+        return [d for d in self._cgroups if d != ROOT and layout.parent_of(d) == directory]
+
+    def _all_pids(self) -> list[set[int]]:
+        return [cgroup.pids for cgroup in self._cgroups.values()]
+
+    def _available(self, directory: CgroupDir) -> set[str]:
+        self._find(directory)
+        return self._passed_on if directory == ROOT else self._cgroups[layout.parent_of(directory)].subtree
+
+    def _files(self, directory: CgroupDir) -> list[str]:
+        return [file for name in sorted(self._available(directory)) for file in _DEFAULTS[name]]
+
+    def _show(self, directory: CgroupDir, file: str) -> str:
+        cgroup = self._find(directory)
+        if file == SUBTREE_CONTROL:
+            return " ".join(sorted(cgroup.subtree))
+        if file not in self._files(directory):
+            raise _error(errno.ENOENT)
+        if file == CPUS_EFFECTIVE:
+            return str(self.effective_cpus(directory))
+        if file == MEMS_EFFECTIVE:
+            return str(self._effective(directory, MEMS, self.nodes))
+        return cgroup.files.get(file, _DEFAULTS[_CONTROLLER_OF[file]][file])
+
+    def _effective(self, directory: CgroupDir, file: str, everything: IdSet) -> IdSet:
+        """What the cgroup asks for within its parent's effective set; the parent's if that is nothing."""
+        if directory == ROOT:
+            above = everything
+        else:
+            above = self._effective(layout.parent_of(directory), file, everything)
+        asked = type(everything).parse(self._cgroups[directory].files.get(file, ""))
+        return asked & above or above
+
+    def _accepted(self, directory: CgroupDir, file: str, text: str) -> str:
+        """The content after writing ``text``; raises the kernel's errno if it takes it not."""
+        if file == CPUS:
+            return self._accepted_ids(directory, text, self._possible)
+        if file == MEMS:
+            return self._accepted_ids(directory, text, self.nodes)
+        try:
+            return _ACCEPT.get(file, self._accepted_limit)(file, text)
+        except ValueError as error:
+            raise _error(errno.EINVAL) from error
+
+    def _accepted_ids(self, directory: CgroupDir, text: str, possible: IdSet) -> str:
+        try:
+            ids = type(possible).parse(text)
+        except ValueError as error:
+            raise _error(errno.EINVAL) from error
+        if ids.bits.bit_length() > possible.bits.bit_length():
+            raise _error(errno.ERANGE)
+        if not ids <= possible:
+            raise _error(errno.EINVAL)
+        if not ids and self.populated(directory):
+            raise _error(errno.ENOSPC)
+        return str(ids)
+
+    def _accepted_limit(self, file: str, text: str) -> str:
+        unit = parse_hugetlb_size(file.split(".")[1]) if file.startswith(HUGETLB) else self._page
+        return limit_text(parse_limit(text), 1 if file == PIDS_MAX else unit)
+
+
+def _accepted_cpu_max(_file: str, text: str) -> str:
+    bandwidth = parse_cpu_max(text)
+    if not isinstance(bandwidth.quota, Unlimited) and bandwidth.quota < MIN_QUOTA:
+        raise _error(errno.EINVAL)
+    return str(bandwidth)
+
+
+def _accepted_weight(_file: str, text: str) -> str:
+    with suppress(ValueError):
+        return str(parse_weight(text))
+    raise _error(errno.ERANGE if text.isdigit() else errno.EINVAL)
+
+
+def _accepted_switch(_file: str, text: str) -> str:
+    if text not in {"0", "1"}:
+        raise _error(errno.EINVAL)
+    return text
+
+
+_ACCEPT: Final[Mapping[str, Callable[[str, str], str]]] = {
+    CPU_MAX: _accepted_cpu_max,
+    CPU_WEIGHT: _accepted_weight,
+    MEMORY_OOM_GROUP: _accepted_switch,
+}
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))

@@ -1,0 +1,167 @@
+"""The cgroup tree as values: what is wanted, what was observed, and the operations in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.cgroup.layout import CgroupDir
+from agent.domain.idset import CpuSet
+
+CPUS: Final = "cpuset.cpus"
+MEMS: Final = "cpuset.mems"
+CPUS_EFFECTIVE: Final = "cpuset.cpus.effective"
+MEMS_EFFECTIVE: Final = "cpuset.mems.effective"
+CPU_MAX: Final = "cpu.max"
+CPU_WEIGHT: Final = "cpu.weight"
+MEMORY_MAX: Final = "memory.max"
+MEMORY_OOM_GROUP: Final = "memory.oom.group"
+PIDS_MAX: Final = "pids.max"
+HUGETLB: Final = "hugetlb."
+LIMIT_SUFFIX: Final = ".max"
+
+REQUIRED_CONTROLLERS: Final = ("cpu", "cpuset", "memory")
+OPTIONAL_CONTROLLERS: Final = ("hugetlb", "pids")
+
+_PLANNED: Final = frozenset(
+    {
+        CPUS,
+        CPUS_EFFECTIVE,
+        MEMS,
+        MEMS_EFFECTIVE,
+        CPU_MAX,
+        CPU_WEIGHT,
+        MEMORY_MAX,
+        MEMORY_OOM_GROUP,
+        PIDS_MAX,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a file is to hold; a text in ``accepted`` means the same and is left as it is."""
+
+    text: str
+    accepted: tuple[str, ...] = ()
+
+    def is_met(self, found: str) -> bool:
+        """Tell whether ``found`` needs no write."""
+        return found == self.text or found in self.accepted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedDir:
+    """One cgroup: contents by file name in the order of writing, and ``subtree`` for its children."""
+
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    subtree: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyCpuset:
+    """A cgroup without an online CPU to run on. Nothing is written there.
+
+    On cgroup v2 an empty ``cpuset.cpus`` means "as the parent", never "none".
+    """
+
+    directory: CgroupDir
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The tree to be: parents before children. ``held`` cgroups are neither made, changed nor removed."""
+
+    dirs: Mapping[CgroupDir, WantedDir] = field(default_factory=dict)
+    held: frozenset[CgroupDir] = frozenset()
+    problems: tuple[EmptyCpuset, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedDir:
+    """One cgroup as the kernel shows it; a file that is not there is missing in ``files``."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    subtree: frozenset[str] = frozenset()
+    populated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One scan of our subtree, the root (``""``) included if it exists."""
+
+    dirs: Mapping[CgroupDir, ObservedDir] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelOffer:
+    """What this kernel and our place in the hierarchy offer.
+
+    ``files`` are the interface files that a cgroup of ours has once all ``controllers`` are enabled
+    above it; ``page_size`` in bytes.
+    """
+
+    controllers: frozenset[str]
+    files: frozenset[str]
+    page_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDir:
+    """Create a cgroup; it may be there already."""
+
+    directory: CgroupDir
+
+
+@dataclass(frozen=True, slots=True)
+class EnableControllers:
+    """Give the children of a cgroup these controllers."""
+
+    directory: CgroupDir
+    controllers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write a file and read it back; for cpusets the effective set must be the same, too."""
+
+    directory: CgroupDir
+    file: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Kill every process in a cgroup and below it, and wait until none is left."""
+
+    directory: CgroupDir
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDir:
+    """Remove a cgroup without processes and children."""
+
+    directory: CgroupDir
+
+
+CgroupOp = MakeDir | EnableControllers | Write | Kill | RemoveDir
+
+
+def cpus_in(text: str) -> CpuSet:
+    """The CPUs a kernel file lists; a text that is not a list holds none."""
+    try:
+        return CpuSet.parse(text)
+    except ValueError:
+        return CpuSet()
+
+
+def is_planned(file: str) -> bool:
+    """Tell whether ``file`` is one that plans set or compare."""
+    return file in _PLANNED or (file.startswith(HUGETLB) and file.endswith(LIMIT_SUFFIX))
+
+
+def top_down(directories: Iterable[CgroupDir]) -> list[CgroupDir]:
+    """Parents before children, siblings by name."""
+    return sorted(directories, key=lambda directory: directory.split("/") if directory else [])
