@@ -1,0 +1,1 @@
+"""Replaying recorded decisions (conformance vectors) and comparing the answers."""
