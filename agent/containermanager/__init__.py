@@ -1,0 +1,16 @@
+"""The owner of `NodeState`: admits and removes pods, keeps disk and kernel in line with it."""
+
+from agent.containermanager.owner import ContainerManager
+from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
+from agent.containermanager.verdict import ALREADY_EXISTS, MACHINE_FAULTS, Verdict, VerdictKind
+
+__all__ = [
+    "ALREADY_EXISTS",
+    "MACHINE_FAULTS",
+    "AdmittedPod",
+    "ContainerManager",
+    "RejectedPod",
+    "Snapshot",
+    "Verdict",
+    "VerdictKind",
+]

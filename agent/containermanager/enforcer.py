@@ -1,0 +1,138 @@
+"""The kernel in line with a state: plan, compare with what is there, apply the difference."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from agent.admission import isolation
+from agent.cgroup import layout
+from agent.cgroup.backend import CgroupBackend, EnforcementError, apply
+from agent.cgroup.diff import diff
+from agent.cgroup.facts import CgroupSettings, Facts, Isolations, container_dir
+from agent.cgroup.layout import CgroupDir
+from agent.cgroup.plan import plan
+from agent.cgroup.preflight import require
+from agent.cgroup.tree import KernelOffer
+from agent.cgroup.units import UNLIMITED
+from agent.containermanager.machine import Machine
+from agent.domain.pod import Pod, PodUid
+from agent.domain.qos import qos_class
+from agent.domain.state import NodeState
+from agent.errors import HostError, StateError
+
+VIEWED_FILES: Final = (
+    "cpuset.cpus.effective",
+    "cpuset.mems.effective",
+    "cpu.max",
+    "cpu.weight",
+    "memory.max",
+)
+_POLL_SECONDS: Final = 0.05
+_NO_KERNEL: Final = KernelOffer(controllers=frozenset(), files=frozenset(), page_size=1)
+
+
+class Enforcer:
+    """Keeps one cgroup subtree as the state wants it."""
+
+    def __init__(self, machine: Machine, cgroups: CgroupBackend, pids_limit: int | None) -> None:
+        self._machine = machine
+        self._cgroups = cgroups
+        self._settings = CgroupSettings(pod_pids=UNLIMITED if pids_limit is None else pids_limit)
+        self._kernel = _NO_KERNEL
+
+    def prepare(self) -> None:
+        """Check the host and make the subtree. Raises HostError with every obstacle, nothing written."""
+        require(self._cgroups.preflight())
+        self._cgroups.prepare()
+        self._kernel = self._cgroups.offer()
+
+    def enforce(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> int:
+        """Apply what differs from the wanted tree; returns the number of operations. Raises HostError."""
+        wanted = plan(self._facts(state, pods))
+        ops = diff(wanted, self._cgroups.observe())
+        apply(self._cgroups, ops)
+        if wanted.problems:
+            first = wanted.problems[0]
+            raise HostError(f"{first.directory}: {first.reason}")
+        return len(ops)
+
+    def vacate(self, state: NodeState, pods: Mapping[PodUid, Pod], pod: Pod) -> None:
+        """Remove ``pod``'s cgroup, which is not among ``pods``, with whatever still runs in it.
+
+        Raises HostError if it is still there; what else cannot be enforced is no matter here.
+        """
+        try:
+            self.enforce(state, pods)
+        except HostError:
+            if self._cgroups.exists(layout.pod_dir(pod.uid, qos_class(pod))):
+                raise
+
+    def _facts(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> Facts:
+        managers = self._machine.managers
+        memory: Isolations = {
+            (uid, container.name): managers.memory.isolation(state.memory, pod, container)
+            for uid, pod in pods.items()
+            for container in pod.containers
+        }
+        cpu: Isolations = {
+            (uid, name): level
+            for uid, pod in pods.items()
+            for name, level in isolation(managers, state, pod).items()
+        }
+        return Facts(
+            topology=self._machine.topology,
+            settings=self._machine.settings,
+            state=state,
+            pods=pods,
+            cpu_isolation=cpu,
+            memory_isolation=memory,
+            kernel=self._kernel,
+            cgroup=self._settings,
+        )
+
+    def directories(self, state: NodeState, pod: Pod) -> Mapping[str, CgroupDir]:
+        """Each container's cgroup. Raises StateError for names that cannot be directories."""
+        facts = self._facts(state, {pod.uid: pod})
+        names = (*(container.name for container in pod.containers), *pod.ephemeral)
+        try:
+            return {name: container_dir(facts, pod, name) for name in names}
+        except ValueError as error:
+            raise StateError(str(error), hint="give the pod another uid") from error
+
+    def terminate(self, pod: Pod, grace: float) -> None:
+        """Ask the pod's processes to end, wait up to ``grace`` seconds, then kill what is left."""
+        directory = layout.pod_dir(pod.uid, qos_class(pod))
+        if not self._cgroups.exists(directory):
+            return
+        for pid in self._processes(directory):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace
+        while self._cgroups.populated(directory) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        if self._cgroups.populated(directory):
+            self._cgroups.kill(directory)
+
+    def _processes(self, directory: CgroupDir) -> list[int]:
+        below = [d for d in self._cgroups.observe().dirs if d == directory or d.startswith(directory + "/")]
+        pids: list[int] = []
+        for one in below:
+            with suppress(EnforcementError):  # it was removed meanwhile
+                pids += self._cgroups.procs(one)
+        return [pid for pid in pids if pid > 0]  # 0 is a process of a PID namespace we cannot see into
+
+    def kernel_view(self, directory: CgroupDir) -> Mapping[str, str]:
+        """The files of one cgroup that tell a person what holds there, as the kernel shows them."""
+        view: dict[str, str] = {}
+        for file in VIEWED_FILES:
+            with suppress(EnforcementError):  # a file this kernel does not have
+                view[file] = self._cgroups.read(directory, file)
+        with suppress(EnforcementError):
+            view |= {key: str(value) for key, value in self._cgroups.stat(directory).items()}
+            view["processes"] = str(len(self._cgroups.procs(directory)))
+        return view

@@ -1,0 +1,32 @@
+"""The machine the owner works on: topology, settings, and the managers made for both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from agent.admission import Managers, new_managers
+from agent.domain.settings import Settings
+from agent.domain.topology import Topology
+from agent.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One topology under one set of settings."""
+
+    topology: Topology
+    settings: Settings
+    managers: Managers
+
+    @classmethod
+    def of(cls, topology: Topology, settings: Settings, arithmetic: str) -> Self:
+        """Build the managers; raises ConfigError with ``arithmetic`` where reserved memory does not add up."""
+        try:
+            managers = new_managers(settings, topology)
+        except ConfigError as error:
+            if error.manager == "memory" and 'of type "memory" is not equal to' in error.message:
+                # The manager knows what reservedMemory adds up to, the configuration what it should.
+                error.hint = f"{error.hint.partition(';')[0]}; {arithmetic}"
+            raise
+        return cls(topology=topology, settings=settings, managers=managers)

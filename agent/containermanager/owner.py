@@ -1,0 +1,378 @@
+"""The owner: one object holds `NodeState`, and every change of it goes through here.
+
+Order of an admission: decide, persist, enforce, publish. Of a removal: no process left, the record
+gone, cgroups gone, state persisted, shared pool grown. A step that fails undoes those before it up to
+the point where the pod is known (its record is written) or unknown (its record and its cgroup are
+gone); what is owed to disk or kernel after that, `reconcile` makes up for. A crash between two steps
+heals at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from threading import Condition, RLock
+
+from agent.admission import Admitted, admit, isolation, remove_pod
+from agent.cgroup.backend import CgroupBackend
+from agent.checkpoint.podrecord import PodRecord, record_of
+from agent.checkpoint.store import StorageError, Store
+from agent.config.model import StateRecovery
+from agent.containermanager.enforcer import Enforcer
+from agent.containermanager.health import Health
+from agent.containermanager.journal import Journal
+from agent.containermanager.machine import Machine
+from agent.containermanager.roster import Known, Roster
+from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
+from agent.containermanager.takeover import take_over
+from agent.containermanager.verdict import (
+    ALREADY_EXISTS,
+    ENFORCEMENT_ERROR,
+    INVALID_POD,
+    MACHINE_FAULTS,
+    STORAGE_ERROR,
+    Verdict,
+    VerdictKind,
+)
+from agent.domain.pod import Pod, PodUid
+from agent.domain.settings import Gates
+from agent.domain.state import NodeState
+from agent.domain.topology import Topology
+from agent.domain.trace import CpusGranted, Kept, MemoryGranted, Shared, Trace
+from agent.errors import HostError, NumaletError, StateError
+from agent.explain import explain
+
+log = logging.getLogger(__name__)
+
+DEFAULT_GRACE_SECONDS = 30.0
+
+Observer = Callable[[Trace], None]
+
+
+class ContainerManager:
+    """Owns all allocations of one machine. Safe to call from several threads."""
+
+    def __init__(  # noqa: PLR0913 - the composition root names every part
+        self,
+        *,
+        machine: Machine,
+        store: Store,
+        cgroups: CgroupBackend,
+        cgroup_root: str,
+        boot_id: str,
+        now: Callable[[], str],
+        recovery: StateRecovery = StateRecovery.REBUILD,
+        pids_limit: int | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self._machine = machine
+        self._journal = Journal(store=store, settings=machine.settings, now=now)
+        self._enforcer = Enforcer(machine, cgroups, pids_limit)
+        self._cgroup_root = cgroup_root
+        self._boot_id = boot_id
+        self._now = now
+        self._recovery = recovery
+        self._observers = observers
+        self._lock = RLock()
+        self._removed = Condition(self._lock)
+        self._state = NodeState()
+        self._roster = Roster()
+        self._leaving: set[PodUid] = set()
+        self._health = Health()
+
+    @property
+    def gates(self) -> Gates:
+        """The feature gates in force."""
+        return self._machine.settings.gates
+
+    # --- start ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take over what an earlier run left: state from disk, then the kernel in line with it.
+
+        Raises HostError where cgroups cannot be had, StorageError where the disk cannot be read, StateError
+        under strict recovery. What cannot be written is a failure to be mended, not a reason to stay down.
+        """
+        self._enforcer.prepare()
+        with self._lock:
+            taken = take_over(self._journal, self._machine, self._recovery)
+            self._state, self._health.recovery = taken.state, taken.notes
+            for note in taken.notes:
+                log.warning("recovery: %s", note)
+            for known, kept in taken.kept:
+                pod, record = known.pod, known.record
+                self._roster.admit(self._entry(pod, record.source, record.admitted_at, kept.trace))
+                renewed = self._record(pod, record.source, record.admitted_at, record)
+                if renewed != record:
+                    self._journal.owe(pod.uid, renewed)
+            for known, refused in taken.lost:
+                self._journal.owe(known.pod.uid, None)
+                refusal = (refused.reason, refused.message, refused.remedy)
+                self._reject(known.pod, known.record.source, refusal, refused.trace)
+            self._save()
+            self._enforce()
+        log.info("took over: %s", self.status_line())
+
+    # --- admission --------------------------------------------------------------------------
+
+    def admit(self, pod: Pod, source: str) -> Verdict:
+        """Admit a pod, or say why not. A pod that is already admitted stays exactly as it is."""
+        with self._lock:
+            held = self._roster.holder(pod)
+            if held is not None:
+                return self._known(pod, held)
+            decision = admit(self._machine.managers, self._state, pod)
+            if isinstance(decision, Admitted):
+                return self._commit(pod, source, decision)
+            self._publish(decision.trace)
+            refusal = (decision.reason, decision.message, decision.remedy)
+            return self._reject(pod, source, refusal, decision.trace)
+
+    def _known(self, pod: Pod, held: AdmittedPod) -> Verdict:
+        """The verdict on a pod whose uid or name is taken."""
+        who, leaving = f"pod {held.pod.full_name} (uid {held.pod.uid})", held.pod.uid in self._leaving
+        if held.pod == pod and not leaving:
+            return Verdict(pod=pod, kind=VerdictKind.UNCHANGED)
+        if leaving:
+            message, remedy = f"{who} is being removed", "try again when it is gone"
+        else:
+            other = "another spec" if held.pod.uid == pod.uid else f"another uid than {pod.uid}"
+            message = f"{who} from {held.source} is already admitted with {other}"
+            remedy = f"first: numalet delete {held.pod.full_name}"
+        return Verdict(
+            pod=pod, kind=VerdictKind.REJECTED, reason=ALREADY_EXISTS, message=message, remedy=remedy
+        )
+
+    def _commit(self, pod: Pod, source: str, decision: Admitted) -> Verdict:
+        before, admitted_at = self._state, self._now()
+        self._state = decision.state
+        try:
+            entry = self._entry(pod, source, admitted_at, decision.trace)
+            self._journal.save(self._state)
+            self._journal.add(self._record(pod, source, admitted_at))
+            self._enforcer.enforce(self._state, {**self._roster.pods(), pod.uid: pod})
+        except (StateError, HostError) as error:
+            self._undo(pod, before)
+            kind = _kind(error)
+            if kind in MACHINE_FAULTS:
+                self._health.failures[kind] = error.message
+            return self._reject(pod, source, (kind, error.message, error.hint), decision.trace)
+        except Exception:
+            self._undo(pod, before)
+            raise
+        self._roster.admit(entry)
+        self._health.failures.clear()
+        self._publish(decision.trace)
+        log.info("admitted pod %s: %s", pod.full_name, _granted(decision.trace))
+        return Verdict(pod=pod, kind=VerdictKind.ADMITTED)
+
+    def _undo(self, pod: Pod, before: NodeState) -> None:
+        """Go back to ``before`` on disk and in the kernel, as far as they let us."""
+        self._state = before
+        for step in (
+            lambda: self._journal.drop(pod.uid),
+            lambda: self._journal.save(before),
+            lambda: self._enforcer.enforce(before, self._roster.pods()),
+        ):
+            with suppress(StateError, HostError):  # the first error is the one reported
+                step()
+
+    def _reject(self, pod: Pod, source: str, refusal: tuple[str, str, str], trace: Trace) -> Verdict:
+        reason, message, remedy = refusal
+        last = self._roster.rejected.get(pod.uid)
+        self._roster.reject(
+            RejectedPod(
+                pod=pod,
+                source=source,
+                rejected_at=self._now(),
+                reason=reason,
+                message=message,
+                remedy=remedy,
+                trace=trace,
+            )
+        )
+        if last is None or (last.reason, last.message) != (reason, message):
+            log.warning("rejected pod %s: %s: %s", pod.full_name, reason, message)
+        return Verdict(pod=pod, kind=VerdictKind.REJECTED, reason=reason, message=message, remedy=remedy)
+
+    def _publish(self, trace: Trace) -> None:
+        for observer in self._observers:
+            observer(trace)
+
+    # --- removal ----------------------------------------------------------------------------
+
+    def remove(self, uid: PodUid, grace: float | None) -> None:
+        """End the pod's processes (SIGTERM, ``grace`` seconds, SIGKILL) and release what it holds.
+
+        Returns when the pod is gone, also where another thread removes it. Raises StateError or HostError
+        where that failed: the pod is then still admitted, and can be removed again.
+        """
+        with self._lock:
+            while uid in self._leaving:
+                self._removed.wait()
+            held = self._roster.admitted.get(uid)
+            if held is None:
+                self._roster.rejected.pop(uid, None)
+                return
+            self._leaving.add(uid)
+        try:
+            self._enforcer.terminate(held.pod, _grace_of(held.pod) if grace is None else grace)
+            with self._lock:
+                self._release(held)
+        finally:
+            with self._lock:
+                self._leaving.discard(uid)
+                self._removed.notify_all()
+
+    def _release(self, held: AdmittedPod) -> None:
+        pod, before = held.pod, self._state
+        others = {uid: other for uid, other in self._roster.pods().items() if uid != pod.uid}
+        try:
+            self._journal.drop(pod.uid)
+            self._enforcer.vacate(before, others, pod)
+        except (StateError, HostError):
+            with suppress(StateError):  # if not now, then with the next write
+                self._journal.add(self._record(pod, held.source, held.admitted_at))
+            with suppress(HostError):
+                self._enforcer.enforce(before, self._roster.pods())
+            raise
+        del self._roster.admitted[pod.uid]
+        self._state = remove_pod(self._machine.managers, before, pod.uid)
+        self._save()
+        self._enforce()
+        freed = self._state.cpu.default - before.cpu.default
+        log.info("removed pod %s: released CPUs %s", pod.full_name, freed or "none")
+
+    # --- upkeep -----------------------------------------------------------------------------
+
+    def reconcile(self) -> int:
+        """Bring disk and kernel back in line if they lag or drifted; returns the number of repairs."""
+        with self._lock:
+            if self._journal.is_behind or STORAGE_ERROR in self._health.failures:
+                self._save()
+            repairs = self._enforce()
+        if repairs:
+            log.warning("cgroups had drifted: %d repairs", repairs)
+        return repairs
+
+    def _save(self) -> None:
+        self._health.mending(STORAGE_ERROR, lambda: self._journal.save(self._state))
+
+    def _enforce(self) -> int:
+        def work() -> int:
+            return self._enforcer.enforce(self._state, self._roster.pods())
+
+        return self._health.mending(ENFORCEMENT_ERROR, work) or 0
+
+    def hardware_changed(self, topology: Topology) -> None:
+        """Compare a new discovery with the machine this daemon decides on, and say what differs."""
+        online, known = topology.online, self._machine.topology.online
+        notes = []
+        if known - online:
+            notes.append(f"CPUs {known - online} went offline")
+        if online - known:
+            notes.append(f"CPUs {online - known} came online")
+        self._health.hardware = tuple(
+            f"{note} since the start: restart numalet to take it into account" for note in notes
+        )
+        for note in self._health.hardware:
+            log.warning("hotplug: %s", note)
+
+    def manifest_problems(self, problems: tuple[str, ...]) -> None:
+        """Remember what is wrong in the manifest directory, for the status."""
+        self._health.manifests = problems
+
+    # --- views ------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Everything at this moment."""
+        with self._lock:
+            return Snapshot(
+                topology=self._machine.topology,
+                settings=self._machine.settings,
+                managers=self._machine.managers,
+                state=self._state,
+                cgroup_root=self._cgroup_root,
+                pods=dict(self._roster.admitted),
+                rejected=dict(self._roster.rejected),
+                failures=tuple(f"{kind}: {text}" for kind, text in self._health.failures.items()),
+                problems=self._health.problems,
+            )
+
+    def find(self, namespace: str, name: str) -> Known | None:
+        """The pod of that name."""
+        with self._lock:
+            return self._roster.find(namespace, name)
+
+    def is_leaving(self, uid: PodUid) -> bool:
+        """Whether the pod is being removed: nothing may join it any more."""
+        return uid in self._leaving
+
+    def sources(self) -> frozenset[str]:
+        """Where the pods, admitted or not, came from."""
+        with self._lock:
+            return self._roster.sources()
+
+    def pods_of(self, source: str) -> frozenset[PodUid]:
+        """The pods, admitted or not, that came from ``source``."""
+        with self._lock:
+            return self._roster.of_source(source)
+
+    def has_changed(self, pod: Pod, source: str) -> bool:
+        """Whether ``source`` had the pod admitted with another spec."""
+        with self._lock:
+            held = self._roster.admitted.get(pod.uid)
+        return held is not None and held.source == source and held.pod != pod
+
+    def kernel_view(self, uid: PodUid, container: str) -> Mapping[str, str]:
+        """What the kernel shows for a container's cgroup; empty if the pod is not admitted."""
+        with self._lock:
+            admitted = self._roster.admitted.get(uid)
+        return {} if admitted is None else self._enforcer.kernel_view(admitted.directories[container])
+
+    def status_line(self) -> str:
+        """One sentence: ``2 pods, 6/16 CPUs exclusive, 0 problems``."""
+        shot = self.snapshot()
+        problems = len(shot.problems) + len(shot.failures)
+        counts = f"{len(shot.exclusive)}/{len(shot.topology.online)} CPUs exclusive"
+        return f"{len(shot.pods)} pods, {counts}, {problems} problems"
+
+    # --- bookkeeping ------------------------------------------------------------------------
+
+    def _entry(self, pod: Pod, source: str, admitted_at: str, trace: Trace) -> AdmittedPod:
+        return AdmittedPod(
+            pod=pod,
+            source=source,
+            admitted_at=admitted_at,
+            trace=trace,
+            isolation=isolation(self._machine.managers, self._state, pod),
+            directories=self._enforcer.directories(self._state, pod),
+        )
+
+    def _record(
+        self, pod: Pod, source: str, admitted_at: str, previous: PodRecord | None = None
+    ) -> PodRecord:
+        record = record_of(
+            pod, self._state, gates=self.gates, boot_id=self._boot_id, admitted_at=admitted_at, source=source
+        )
+        return record if previous is None else replace(record, minor=previous.minor, unknown=previous.unknown)
+
+
+def _kind(error: NumaletError) -> str:
+    """The reason to give for an admission that was undone."""
+    if isinstance(error, StorageError):
+        return STORAGE_ERROR
+    return ENFORCEMENT_ERROR if isinstance(error, HostError) else INVALID_POD
+
+
+def _granted(trace: Trace) -> str:
+    """What the pod was given, without how that was decided."""
+    steps = tuple(s for s in trace if isinstance(s, CpusGranted | MemoryGranted | Shared | Kept))
+    return "; ".join(explain(steps))
+
+
+def _grace_of(pod: Pod) -> float:
+    stated = pod.manifest.get("spec", {}).get("terminationGracePeriodSeconds")
+    return max(0.0, float(stated)) if isinstance(stated, int | float) else DEFAULT_GRACE_SECONDS
