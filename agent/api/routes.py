@@ -1,0 +1,105 @@
+"""What the control API answers: requests in, calls on the owner, JSON out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf, nan
+from typing import Any, Final
+
+from agent.api.server import Query, RequestError, Route
+from agent.api.view import cpus_json, nodes_json, pod_json, pods_json, status_json
+from agent.containermanager import ContainerManager, Verdict
+from agent.domain.pod import Pod
+from agent.explain import explain
+from agent.manifest import ManifestError, load_manifests
+
+Json = dict[str, Any]
+API_SOURCE: Final = "api"
+
+
+def control_routes(owner: ContainerManager) -> Mapping[str, Route]:
+    """The routes of the control server, all on ``owner``."""
+    routes = _Routes(owner)
+    return {
+        "GET status": lambda _parts, _query, _body: status_json(owner.snapshot()),
+        "GET pods": routes.pods,
+        "GET cpus": lambda _parts, _query, _body: cpus_json(owner.snapshot()),
+        "GET nodes": lambda _parts, _query, _body: nodes_json(owner.snapshot()),
+        "POST pods": routes.apply,
+        "DELETE pods": routes.delete,
+    }
+
+
+class _Routes:
+    def __init__(self, owner: ContainerManager) -> None:
+        self.owner = owner
+
+    def pods(self, parts: tuple[str, ...], _query: Query, _body: bytes) -> Json:
+        snapshot = self.owner.snapshot()
+        if not parts:
+            return pods_json(snapshot)
+        namespace, name = _pod_name(parts)
+        answer = pod_json(snapshot, namespace, name)
+        if answer is None:
+            raise _no_such_pod(namespace, name, [pod.pod for pod in snapshot.pods.values()])
+        known = self.owner.find(namespace, name)
+        if known is not None:
+            answer["trace"] = explain(known.trace)
+            answer["leaving"] = self.owner.is_leaving(known.pod.uid)
+            for container in (*answer["containers"], *answer["ephemeralContainers"]):
+                container["kernel"] = self.owner.kernel_view(known.pod.uid, container["name"])
+        return answer
+
+    def apply(self, _parts: tuple[str, ...], query: Query, body: bytes) -> Json:
+        source = query.get("source", "request")
+        try:
+            pods = load_manifests(body, source, self.owner.gates)
+        except ManifestError as error:
+            raise RequestError(400, str(error)) from error
+        if not pods:
+            raise RequestError(400, f"{source}: holds no pod")
+        return {"results": [_verdict(self.owner.admit(pod, API_SOURCE)) for pod in pods]}
+
+    def delete(self, parts: tuple[str, ...], query: Query, _body: bytes) -> Json:
+        namespace, name = _pod_name(parts)
+        known = self.owner.find(namespace, name)
+        if known is None:
+            pods = [pod.pod for pod in self.owner.snapshot().pods.values()]
+            raise _no_such_pod(namespace, name, pods)
+        self.owner.remove(known.pod.uid, _seconds(query.get("grace")))
+        return {"pod": known.pod.full_name, "uid": known.pod.uid, "verdict": "deleted"}
+
+
+def _pod_name(parts: tuple[str, ...]) -> tuple[str, str]:
+    if len(parts) != 2:
+        raise RequestError(404, "a pod is named by NAMESPACE/NAME")
+    return parts[0], parts[1]
+
+
+def _no_such_pod(namespace: str, name: str, pods: Sequence[Pod]) -> RequestError:
+    elsewhere = [pod.full_name for pod in pods if pod.name == name]
+    hint = f"there is {elsewhere[0]}" if elsewhere else "see: numalet get pods"
+    return RequestError(404, f"no pod {namespace}/{name}", hint=hint)
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = nan
+    if not 0 <= seconds < inf:
+        raise RequestError(400, f'grace: "{text}" is not a number of seconds')
+    return seconds
+
+
+def _verdict(verdict: Verdict) -> Json:
+    return {
+        "pod": verdict.pod.full_name,
+        "uid": verdict.pod.uid,
+        "verdict": verdict.kind.value,
+        "reason": verdict.reason,
+        "message": verdict.message,
+        "remedy": verdict.remedy,
+    }

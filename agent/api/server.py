@@ -1,0 +1,204 @@
+"""The control API: HTTP/JSON on a unix socket, for root and the daemon's own user.
+
+``GET /v1/status|pods|cpus|nodes``, ``GET /v1/pods/NAMESPACE/NAME``, ``POST /v1/pods`` with
+a manifest as body, ``DELETE /v1/pods/NAMESPACE/NAME``. Errors are
+``{"error": {"message", "hint"}}`` with status 400 (bad input), 403, 404, 409 (refused), 411 or 500.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingMixIn, UnixStreamServer
+from threading import Thread
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from agent.errors import HostError, NumaletError
+
+log = logging.getLogger(__name__)
+
+MAX_BODY: Final = 10 << 20
+_UCRED: Final = struct.Struct("3i")
+_PROBE_SECONDS: Final = 1.0
+
+Json = dict[str, Any]
+
+
+class RequestError(NumaletError):
+    """A request that cannot be served; ``status`` is the HTTP status."""
+
+    def __init__(self, status: int, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+Query = Mapping[str, str]
+Route = Callable[[tuple[str, ...], Query, bytes], Json]
+"""What serves one method on one path: (path parts after the name, query, body) -> JSON."""
+
+
+class ControlServer:
+    """Serves ``routes`` (keys like ``"GET pods"``) on a unix socket; one thread per connection."""
+
+    def __init__(self, path: Path, routes: Mapping[str, Route]) -> None:
+        self.path = path
+        self._server = _Server(path, routes)
+        self._thread = Thread(target=self._server.serve_forever, name="control-api", daemon=True)
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop serving, if it was begun, and remove the socket."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+        self._server.server_close()
+        self.path.unlink(missing_ok=True)
+
+
+class _Server(ThreadingMixIn, UnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, path: Path, routes: Mapping[str, Route]) -> None:
+        self.routes = routes
+        try:
+            _clear_dead_socket(path)
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            with _only_owner():
+                super().__init__(str(path), _Handler)
+        except OSError as error:
+            raise HostError(
+                f"cannot listen on {path}: {error.strerror or error}", hint="choose another controlSocket"
+            ) from error
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is no news."""
+        log.debug("control connection broke off: %s", sys.exception())
+
+
+@contextmanager
+def _only_owner() -> Iterator[None]:
+    """New files are for their owner alone from the first moment on, mode 0600."""
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _clear_dead_socket(path: Path) -> None:
+    """Remove a socket nobody listens on; raise HostError where somebody does, or it is no socket."""
+    if not path.is_socket():
+        if os.path.lexists(path):
+            raise HostError(
+                f"{path} is in the way: it is not a socket", hint="remove it or choose another controlSocket"
+            )
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_PROBE_SECONDS)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+        except (BlockingIOError, TimeoutError):
+            pass  # somebody listens, and is too busy to accept
+    raise HostError(f"another daemon answers on {path}", hint="stop it, or choose another controlSocket")
+
+
+def check_peer(connection: socket.socket) -> None:
+    """Raise RequestError unless root or our own user is at the other end."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    _pid, uid, _gid = _UCRED.unpack(raw)
+    if uid not in {0, os.geteuid()}:
+        raise RequestError(403, f"user {uid} may not control numalet", hint="use root")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    server_version = "numalet"
+    timeout = 30
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_DELETE(self) -> None:
+        self._serve()
+
+    def _serve(self) -> None:
+        try:
+            check_peer(self.connection)
+            status, answer = 200, self._answer()
+        except RequestError as refusal:
+            status, answer = refusal.status, _error(refusal.message, refusal.hint)
+        except NumaletError as error:
+            status, answer = 409, _error(error.message, error.hint)
+        except (ConnectionError, TimeoutError):
+            raise  # nobody is there to be answered
+        except Exception as error:
+            log.exception("control request failed: %s %s", self.command, self.path)
+            status, answer = 500, _error(f"internal error: {error}", "see the daemon's log")
+        self._send(status, answer)
+
+    def _answer(self) -> Json:
+        url = urlsplit(self.path)
+        version, _, rest = url.path.lstrip("/").partition("/")
+        name, *parts = (unquote(part) for part in rest.split("/"))
+        route = self.server.routes.get(f"{self.command} {name}") if version == "v1" else None
+        if route is None:
+            raise RequestError(404, f"nothing at {self.command} {url.path}")
+        return route(tuple(parts), dict(parse_qsl(url.query)), self._body())
+
+    def _body(self) -> bytes:
+        stated = self.headers.get("Content-Length", "0")
+        if "Transfer-Encoding" in self.headers or not (stated.isascii() and stated.isdigit()):
+            raise RequestError(411, "a request states its Content-Length")
+        length = int(stated[:20])
+        if length > MAX_BODY:
+            raise RequestError(400, f"{length} bytes are too many for a manifest (at most {MAX_BODY})")
+        body = self.rfile.read(length)
+        if len(body) < length:
+            raise RequestError(400, f"the request broke off after {len(body)} of {length} bytes")
+        return body
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What http.server refuses by itself is answered as JSON, too."""
+        self._send(int(code), _error(message or HTTPStatus(code).phrase, explain or ""))
+
+    def _send(self, status: int, answer: Json) -> None:
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        if status != HTTPStatus.OK:
+            # The body may be unread: what follows on this connection would not be a request.
+            self.send_header("Connection", "close")
+            self.close_connection = True
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def address_string(self) -> str:
+        return "control socket"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+        log.debug(format, *args)
+
+
+def _error(message: str, hint: str) -> Json:
+    return {"error": {"message": message, "hint": hint}}

@@ -1,0 +1,187 @@
+"""JSON views of a snapshot: what the control API answers and `numalet get -o json` prints.
+
+Sets are in the kernel's list format, memory is in bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
+from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
+from agent.domain.outcome import Isolation
+from agent.domain.pod import Container, Pod, ResourceName
+from agent.domain.qos import qos_class
+from agent.domain.state import Block, Blocks
+from agent.domain.topology import CpuId
+
+Json = dict[str, Any]
+
+
+def pods_json(snapshot: Snapshot) -> Json:
+    """All pods, admitted ones first, in the order they came."""
+    admitted = [_admitted(snapshot, pod) for pod in snapshot.pods.values()]
+    return {"pods": [*admitted, *(_rejected(pod) for pod in snapshot.rejected.values())]}
+
+
+def pod_json(snapshot: Snapshot, namespace: str, name: str) -> Json | None:
+    """One pod, None where there is none of that name."""
+    pods: tuple[AdmittedPod | RejectedPod, ...] = (*snapshot.pods.values(), *snapshot.rejected.values())
+    for pod in pods:
+        if (pod.pod.namespace, pod.pod.name) == (namespace, name):
+            return _admitted(snapshot, pod) if isinstance(pod, AdmittedPod) else _rejected(pod)
+    return None
+
+
+def _head(pod: Pod, source: str) -> Json:
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "qosClass": qos_class(pod).value,
+        "source": source,
+    }
+
+
+def _admitted(snapshot: Snapshot, admitted: AdmittedPod) -> Json:
+    pod, cpu, memory = admitted.pod, snapshot.state.cpu, snapshot.state.memory
+    own = cpu.pod_entries.get(pod.uid)
+    return {
+        **_head(pod, admitted.source),
+        "state": "Admitted",
+        "admittedAt": admitted.admitted_at,
+        "cpus": str(own) if own is not None else None,
+        "podSharedPool": str(pod_shared_pool(snapshot, admitted)) if own is not None else None,
+        "memory": _blocks(memory.pod_entries.get(pod.uid, ())),
+        "containers": [_container(snapshot, admitted, container) for container in pod.containers],
+        "ephemeralContainers": [
+            {"name": name, "cgroup": _cgroup(snapshot, admitted, name)} for name in pod.ephemeral
+        ],
+    }
+
+
+def pod_shared_pool(snapshot: Snapshot, admitted: AdmittedPod) -> CpuSet:
+    """What is left of the pod's set beside the slices of its sidecars and app containers."""
+    pool = snapshot.state.cpu.pod_entries.get(admitted.pod.uid, NO_CPUS)
+    for container in admitted.pod.containers:
+        if container.kind.keeps_running and admitted.isolation[container.name] is Isolation.CONTAINER:
+            pool -= snapshot.cpus(admitted.pod.uid, container.name)
+    return pool
+
+
+def _container(snapshot: Snapshot, admitted: AdmittedPod, container: Container) -> Json:
+    uid = admitted.pod.uid
+    blocks = snapshot.state.memory.of(uid, container.name) or ()
+    return {
+        "name": container.name,
+        "kind": container.kind.value,
+        "isolation": admitted.isolation[container.name].value,
+        "cpus": str(snapshot.cpus(uid, container.name)),
+        "memory": _blocks(blocks),
+        "cgroup": _cgroup(snapshot, admitted, container.name),
+    }
+
+
+def _cgroup(snapshot: Snapshot, admitted: AdmittedPod, name: str) -> str:
+    return f"{snapshot.cgroup_root}/{admitted.directories[name]}"
+
+
+def _blocks(blocks: Blocks) -> list[Json]:
+    return [_block(block) for block in sorted(blocks, key=lambda block: block.type)]
+
+
+def _block(block: Block) -> Json:
+    return {"type": block.type, "size": block.size, "numaNodes": str(block.nodes)}
+
+
+def _rejected(rejected: RejectedPod) -> Json:
+    return {
+        **_head(rejected.pod, rejected.source),
+        "state": "Rejected",
+        "rejectedAt": rejected.rejected_at,
+        "reason": rejected.reason,
+        "message": rejected.message,
+        "remedy": rejected.remedy,
+        "containers": [],
+        "ephemeralContainers": [],
+    }
+
+
+def cpus_json(snapshot: Snapshot) -> Json:
+    """Each online CPU: where it is, and who holds it."""
+    owners = dict(_owners(snapshot))
+    return {
+        "cpus": [
+            {
+                "id": cpu.id,
+                "core": cpu.core,
+                "socket": cpu.socket,
+                "numaNode": cpu.node,
+                "reserved": cpu.id in snapshot.managers.cpu.reserved,
+                "owner": owners.get(cpu.id, "node shared pool"),
+            }
+            for cpu in snapshot.topology.cpus
+        ]
+    }
+
+
+def _owners(snapshot: Snapshot) -> Iterator[tuple[CpuId, str]]:
+    """Who holds each CPU that is not in the node shared pool; later, more exact owners win."""
+    for admitted in snapshot.pods.values():
+        pod = admitted.pod
+        for cpu in snapshot.state.cpu.pod_entries.get(pod.uid, NO_CPUS):
+            yield CpuId(cpu), f"{pod.full_name} (pod shared pool)"
+        for container in pod.containers:
+            if admitted.isolation[container.name] is Isolation.CONTAINER:
+                for cpu in snapshot.cpus(pod.uid, container.name):
+                    yield CpuId(cpu), f"{pod.full_name}/{container.name}"
+
+
+def nodes_json(snapshot: Snapshot) -> Json:
+    """Each NUMA node: CPUs by pool, memory by type."""
+    shared, exclusive = snapshot.shared, snapshot.exclusive
+    reserved = snapshot.managers.cpu.reserved
+    return {
+        "numaNodes": [
+            {
+                "id": node.id,
+                "cpus": str(node.cpus),
+                "shared": str(node.cpus & shared),
+                "exclusive": str(node.cpus & exclusive),
+                "reserved": str(node.cpus & reserved),
+                "memory": _tables(snapshot, NodeMask.of([node.id])),
+                "distances": list(node.distances),
+            }
+            for node in snapshot.topology.nodes
+        ]
+    }
+
+
+def _tables(snapshot: Snapshot, nodes: NodeMask) -> dict[ResourceName, Json]:
+    held = [memory for node, memory in snapshot.state.memory.nodes.items() if node in nodes]
+    return {
+        kind: {
+            "total": table.total,
+            "systemReserved": table.system_reserved,
+            "allocatable": table.allocatable,
+            "reserved": table.reserved,
+            "free": table.free,
+        }
+        for memory in held
+        for kind, table in memory.tables.items()
+    }
+
+
+def status_json(snapshot: Snapshot) -> Json:
+    """One screen: how many, how full, what is wrong."""
+    return {
+        "pods": len(snapshot.pods),
+        "rejected": len(snapshot.rejected),
+        "cpus": {
+            "online": str(snapshot.topology.online),
+            "shared": str(snapshot.shared),
+            "exclusive": str(snapshot.exclusive),
+        },
+        "problems": [*snapshot.failures, *snapshot.problems],
+    }

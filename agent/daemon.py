@@ -1,0 +1,233 @@
+"""The daemon: puts the parts together and runs until a signal ends it.
+
+Pods outlive the daemon: it stops without touching them, and takes them over when it starts again.
+Three things go on at once: this loop (reconcile, hotplug, watchdog), the manifest directory (which
+may wait for processes to end), and the servers, with a thread per connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final, Self
+
+from agent.api.http import Page, PageServer
+from agent.api.routes import control_routes
+from agent.api.server import ControlServer
+from agent.cgroup.cgroupfs import CgroupFs
+from agent.cgroup.preflight import require
+from agent.checkpoint.store import StateDir
+from agent.config import Config
+from agent.config.address import parse_address
+from agent.containermanager import ContainerManager
+from agent.containermanager.machine import Machine
+from agent.domain.topology import Topology
+from agent.errors import NumaletError
+from agent.metrics import NodeMetrics, ResourceManagerMetrics, exposition
+from agent.podsource import ManifestDir, ManifestFollower
+from agent.sysfs.discovery import discover
+from agent.sysfs.hotplug import HotplugWatch, watch_hotplug
+from agent.sysfs.reader import HostSysfs
+from agent.systemd import Notifier
+
+log = logging.getLogger(__name__)
+
+_FIRST_SYNC_SECONDS: Final = 10.0
+"""Ready means that the manifests were followed once, unless that takes longer than this."""
+
+
+def run_daemon(config: Config, environ: Mapping[str, str]) -> None:
+    """Run until SIGTERM or SIGINT; raises NumaletError where the daemon cannot start."""
+    with ExitStack() as stack:
+        topology = _discover()
+        for warning in topology.warnings:
+            log.warning("topology: %s", warning)
+        counters = ResourceManagerMetrics()
+        machine = Machine.of(topology, config.settings(topology), config.reservation_arithmetic(topology))
+        cgroups = CgroupFs(Path(config.cgroup_root))
+        require(cgroups.preflight())  # before a file or a socket is made for nothing
+        owner = ContainerManager(
+            machine=machine,
+            store=stack.enter_context(StateDir(Path(config.state_dir))),
+            cgroups=cgroups,
+            cgroup_root=config.cgroup_root,
+            recovery=config.state_recovery,
+            pids_limit=config.pod_pids_limit,
+            boot_id=Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip(),
+            now=lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            observers=(counters.decided,),
+        )
+        hotplug = watch_hotplug()
+        stack.callback(hotplug.close)
+        daemon = stack.enter_context(Daemon(config, owner, counters, Hardware(hotplug, _discover), environ))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: daemon.stop())
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        daemon.run()
+
+
+def _discover() -> Topology:
+    return discover(HostSysfs(Path("/")))
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """Tells of hotplug, and what the machine then looks like."""
+
+    watch: HotplugWatch
+    look: Callable[[], Topology]
+
+
+class Daemon:
+    """The owner with its faces. A context: leaving it gives up sockets and threads, no pod."""
+
+    def __init__(
+        self,
+        config: Config,
+        owner: ContainerManager,
+        counters: ResourceManagerMetrics,
+        hardware: Hardware,
+        environ: Mapping[str, str],
+    ) -> None:
+        self.config = config
+        self.owner = owner
+        self.hardware = hardware
+        self.notifier = Notifier(environ)
+        self.ready = Event()
+        self._metrics = NodeMetrics(counters, owner.snapshot)
+        self._stack = ExitStack()
+        self._selector = selectors.DefaultSelector()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._stopping = Event()
+        self._synced = Event()
+
+    def __enter__(self) -> Self:
+        self._stack.callback(os.close, self._wake)
+        self._stack.callback(self._selector.close)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._stack.close()
+
+    def stop(self) -> None:
+        """Let `run` return; from any thread, and from a signal handler."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            os.eventfd_write(self._wake, 1)
+
+    def run(self) -> None:
+        """Take over, serve, and say so; returns after `stop`. Raises NumaletError."""
+        self._start()
+        self._loop()
+        self.notifier.stopping()
+        log.info("stopping: pods keep running")
+
+    def _start(self) -> None:
+        # The sockets first: a second daemon finds them taken before it touches any cgroup.
+        control = ControlServer(Path(self.config.control_socket), control_routes(self.owner))
+        self._stack.callback(control.stop)
+        pages = self._page_server()
+        self.owner.start()
+        control.start()
+        for server in pages:
+            server.start()
+        self._follow_manifests()
+        self.ready.set()
+        self.notifier.ready(self.owner.status_line())
+        address = self.config.metrics_address or "off"
+        log.info("ready: %s; control=%s metrics=%s", self.owner.status_line(), control.path, address)
+
+    def _page_server(self) -> tuple[PageServer, ...]:
+        address = parse_address(self.config.metrics_address)
+        if address is None:
+            return ()
+        routes = {"/metrics": self._metrics_page, "/healthz": _healthy, "/readyz": self._ready_page}
+        pages = PageServer(address, routes)
+        self._stack.callback(pages.stop)
+        return (pages,)
+
+    def _follow_manifests(self) -> None:
+        manifests = ManifestDir(Path(self.config.manifest_dir), self.config.gates)
+        follower = ManifestFollower(manifests, self.owner)
+        period = self.config.manifest_scan_period
+
+        def follow() -> None:
+            while not self._stopping.is_set():
+                with _outlived("manifest directory"):
+                    follower.sync()
+                self.notifier.status(self.owner.status_line())
+                self._synced.set()
+                manifests.wait(period)
+            manifests.close()
+
+        Thread(target=follow, name="manifests", daemon=True).start()
+        self._synced.wait(_FIRST_SYNC_SECONDS)
+
+    def _loop(self) -> None:
+        """Serve events and periods until told to stop."""
+        chores = [_Chore(self.config.reconcile_period, self.owner.reconcile)]
+        if self.notifier.watchdog_interval:
+            chores.append(_Chore(self.notifier.watchdog_interval, self.notifier.alive))
+        watch = self.hardware.watch
+        self._selector.register(self._wake, selectors.EVENT_READ, lambda: None)
+        self._selector.register(watch.fileno(), selectors.EVENT_READ, self._hardware_changed)
+        while not self._stopping.is_set():
+            wait = min(chore.due for chore in chores) - time.monotonic()
+            for key, _ in self._selector.select(max(0.0, wait)):
+                with _outlived("event"):
+                    key.data()
+            for chore in chores:
+                chore.run_if_due(time.monotonic())
+
+    def _hardware_changed(self) -> None:
+        if self.hardware.watch.drain():
+            self.owner.hardware_changed(self.hardware.look())
+
+    def _metrics_page(self, accept: str) -> Page:
+        body, kind = exposition(self._metrics, accept)
+        return 200, body, kind
+
+    def _ready_page(self, _accept: str) -> Page:
+        failures = self.owner.snapshot().failures
+        text = "\n".join(failures or ("ok",)) + "\n"
+        return (503 if failures else 200), text.encode(), "text/plain; charset=utf-8"
+
+
+class _Chore:
+    """Something to do every ``period`` seconds."""
+
+    def __init__(self, period: float, work: Callable[[], object]) -> None:
+        self.period = period
+        self.work = work
+        self.due = time.monotonic() + period
+
+    def run_if_due(self, now: float) -> None:
+        if now >= self.due:
+            self.due = now + self.period
+            with _outlived("periodic work"):
+                self.work()
+
+
+@contextmanager
+def _outlived(what: str) -> Iterator[None]:
+    """Let the daemon outlive a failed piece of work, and say what failed."""
+    try:
+        yield
+    except NumaletError as error:
+        log.error("%s: %s%s", what, error.message, f" ({error.hint})" if error.hint else "")  # noqa: TRY400 - a clear sentence needs no traceback
+    except Exception:
+        log.exception("%s: internal error", what)
+
+
+def _healthy(_accept: str) -> Page:
+    return 200, b"ok\n", "text/plain; charset=utf-8"

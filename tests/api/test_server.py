@@ -1,0 +1,322 @@
+"""The control socket: who may call, what is answered, and what comes to grief without harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.api.client import ControlClient, ControlError
+from agent.api.server import MAX_BODY, ControlServer, RequestError, Route, check_peer
+from agent.errors import HostError, StateError
+
+Json = dict[str, Any]
+
+
+def fail(error: Exception) -> Route:
+    def route(_parts: tuple[str, ...], _query: object, _body: bytes) -> Json:
+        raise error
+
+    return route
+
+
+ROUTES: dict[str, Route] = {
+    "GET echo": lambda parts, query, body: {"parts": list(parts), "query": dict(query), "size": len(body)},
+    "POST echo": lambda parts, query, body: {"parts": list(parts), "query": dict(query), "size": len(body)},
+    "GET missing": fail(RequestError(404, "no such pod", hint="look elsewhere")),
+    "GET full": fail(StateError("the disk is full", hint="free some")),
+    "GET broken": fail(ZeroDivisionError("a fault of ours")),
+    "GET file": fail(FileNotFoundError(2, "a fault of ours")),
+}
+
+
+@pytest.fixture
+def vacant(tmp_path: Path) -> Path:
+    """Where no server listens yet."""
+    return tmp_path / "run" / "control.sock"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("api") / "run" / "control.sock"
+
+
+@pytest.fixture(scope="module")
+def server(path: Path) -> Iterator[ControlServer]:
+    server = ControlServer(path, ROUTES)
+    server.start()
+    yield server
+    server.stop()
+
+
+def raw(path: Path, request: bytes, *, end: bool = True) -> bytes:
+    """Send bytes as they are, return all that comes back."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10)
+        connection.connect(str(path))
+        connection.sendall(request)
+        if end:
+            connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while chunk := connection.recv(65536):
+            answer += chunk
+        return answer
+
+
+def refused(path: Path, target: str) -> ControlError:
+    with pytest.raises(ControlError) as caught:
+        ControlClient(path).call("GET", target)
+    return caught.value
+
+
+@pytest.mark.usefixtures("server")
+def test_a_request_reaches_its_route_with_parts_query_and_body(path: Path) -> None:
+    answer = ControlClient(path).call("POST", "/v1/echo/a%2Fb/c?grace=2&source=x%20y", b"12345")
+    assert answer == {"parts": ["a/b", "c"], "query": {"grace": "2", "source": "x y"}, "size": 5}
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "message", "hint"),
+    [
+        ("/v1/missing", 404, "no such pod", "look elsewhere"),
+        ("/v1/full", 409, "the disk is full", "free some"),
+        ("/v1/broken", 500, "internal error: a fault of ours", "see the daemon's log"),
+        ("/v1/file", 500, "internal error: [Errno 2] a fault of ours", "see the daemon's log"),
+        ("/v1/nothing", 404, "nothing at GET /v1/nothing", ""),
+        ("/v2/echo", 404, "nothing at GET /v2/echo", ""),
+        ("/", 404, "nothing at GET /", ""),
+    ],
+)
+@pytest.mark.usefixtures("server")
+def test_errors_carry_status_message_and_hint(
+    path: Path, target: str, status: int, message: str, hint: str
+) -> None:
+    error = refused(path, target)
+    assert (error.status, error.message, error.hint) == (status, message, hint)
+
+
+def test_the_socket_is_its_owners_alone(vacant: Path) -> None:
+    before = os.umask(0o002)
+    server = ControlServer(vacant, ROUTES)
+    assert os.umask(before) == 0o002
+    assert stat.S_IMODE(vacant.stat().st_mode) == 0o600
+    server.stop()
+
+
+def as_user(uid: int, folder: Path, work: Callable[[], int]) -> int:
+    """Do ``work`` in ``folder`` in a child process, as another user; its exit status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chdir(folder)  # from inside, nobody asks who may pass the folders above
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            os._exit(work())
+        finally:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@root_only
+def test_another_user_is_refused_even_where_the_sockets_mode_lets_him_in(
+    server: ControlServer, path: Path
+) -> None:
+    assert server.path == path
+    path.chmod(0o666)
+
+    def work() -> int:
+        answer = raw(Path(path.name), b"GET /v1/echo HTTP/1.1\r\n\r\n")
+        expected = b"user 65534 may not control numalet"
+        return 0 if answer.startswith(b"HTTP/1.1 403") and expected in answer else 1
+
+    assert as_user(65534, path.parent, work) == 0
+    assert ControlClient(path).call("GET", "/v1/echo")["size"] == 0
+
+
+@root_only
+def test_the_peer_is_who_made_the_connection(vacant: Path) -> None:
+    vacant.parent.mkdir(mode=0o755)
+
+    def connect() -> int:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(vacant.name)
+        return 0
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(vacant))
+        listener.listen()
+        vacant.chmod(0o666)
+        assert as_user(0, vacant.parent, connect) == 0
+        connection, _ = listener.accept()
+        with connection:
+            check_peer(connection)
+        assert as_user(1234, vacant.parent, connect) == 0
+        connection, _ = listener.accept()
+        with connection, pytest.raises(RequestError, match="user 1234 may not") as caught:
+            check_peer(connection)
+        assert caught.value.status == 403
+
+
+def test_our_own_user_may_call() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        check_peer(one)
+
+
+@pytest.mark.usefixtures("server")
+def test_two_hundred_clients_at_once_are_all_served(path: Path) -> None:
+    begin = threading.Barrier(200)
+
+    def call(number: int) -> Json:
+        begin.wait()
+        return ControlClient(path).call("POST", f"/v1/echo/{number}", b"x" * number)
+
+    with ThreadPoolExecutor(200) as clients:
+        answers = list(clients.map(call, range(200)))
+    assert [(answer["parts"], answer["size"]) for answer in answers] == [([str(n)], n) for n in range(200)]
+
+
+@pytest.mark.usefixtures("server")
+def test_a_slow_client_holds_up_nobody(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as slow:
+        slow.connect(str(path))
+        slow.sendall(b"POST /v1/echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
+        assert ControlClient(path).call("GET", "/v1/echo")["size"] == 0
+
+
+@pytest.mark.usefixtures("server")
+def test_a_connection_can_be_used_again(path: Path) -> None:
+    class Unix(HTTPConnection):
+        def connect(self) -> None:
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.connect(str(path))
+
+    connection = Unix("localhost")
+    for size in (3, 0, 5):
+        connection.request("POST", "/v1/echo", b"x" * size)
+        assert json.loads(connection.getresponse().read())["size"] == size
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "words"),
+    [
+        pytest.param(b"POST /v1/echo HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc", 400, "broke off after 3 of 9 bytes", id="cut short"),
+        pytest.param(b"POST /v1/echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 411, "states its Content-Length", id="negative length"),
+        pytest.param(b"POST /v1/echo HTTP/1.1\r\nContent-Length: many\r\n\r\n", 411, "states its Content-Length", id="no number"),
+        pytest.param(b"POST /v1/echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", 411, "states its Content-Length", id="chunked"),
+        pytest.param(b"POST /v1/echo HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n", 400, "too many for a manifest", id="huge length"),
+        pytest.param(b"PUT /v1/echo HTTP/1.1\r\n\r\n", 501, "Unsupported method", id="method"),
+        pytest.param(b"GARBAGE\r\n\r\n", 400, "Bad request syntax", id="garbage"),
+        pytest.param(b"GET /v1/echo HTTP/1.1\r\n" + b"a: b\r\n" * 500 + b"\r\n", 431, "Too many headers", id="headers"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("server")
+def test_a_bad_request_gets_a_clear_answer_as_json(
+    path: Path, request_: bytes, status: int, words: str
+) -> None:
+    head, _, body = raw(path, request_).partition(b"\r\n\r\n")
+    if head.startswith(b"{"):  # HTTP/0.9 has no head
+        body = head
+    else:
+        assert int(head.split()[1]) == status
+        assert b"Connection: close" in head
+    assert words in json.dumps(json.loads(body)["error"])
+    assert ControlClient(path).call("GET", "/v1/echo")["size"] == 0
+
+
+@pytest.mark.usefixtures("server")
+def test_the_rest_of_a_refused_request_is_not_taken_for_the_next_one(path: Path) -> None:
+    hidden = b"GET /v1/echo HTTP/1.1\r\n\r\n"
+    request = b"POST /v1/nothing HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(hidden) + hidden
+    assert raw(path, request).count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.usefixtures("server")
+def test_a_body_that_is_too_large_is_refused_in_words(path: Path) -> None:
+    with pytest.raises(ControlError, match="are too many for a manifest") as caught:
+        ControlClient(path).call("POST", "/v1/echo", b"x" * (MAX_BODY + 1))
+    assert caught.value.status == 400
+
+
+@pytest.mark.usefixtures("server")
+def test_a_client_that_hangs_up_before_the_answer_is_no_news(
+    path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(20):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"GET /v1/echo HTTP/1.1\r\n\r\n" * 50)
+    assert ControlClient(path).call("GET", "/v1/echo")["size"] == 0
+    assert capsys.readouterr().err == ""
+    assert [record for record in caplog.records if record.levelname != "DEBUG"] == []
+
+
+def test_a_socket_left_by_a_dead_daemon_is_replaced(vacant: Path) -> None:
+    vacant.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(vacant))
+    server = ControlServer(vacant, ROUTES)
+    server.start()
+    assert ControlClient(vacant).call("GET", "/v1/echo")["size"] == 0
+    server.stop()
+    assert not vacant.exists()
+
+
+def test_a_second_daemon_is_told_that_another_answers(server: ControlServer, path: Path) -> None:
+    with pytest.raises(HostError, match="another daemon answers on"):
+        ControlServer(path, ROUTES)
+    assert server.path.is_socket()
+    assert ControlClient(path).call("GET", "/v1/echo")["size"] == 0
+
+
+def test_a_daemon_too_busy_to_accept_is_another_daemon(vacant: Path) -> None:
+    vacant.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as waiting:
+        busy.bind(str(vacant))
+        busy.listen(0)
+        waiting.connect(str(vacant))
+        with pytest.raises(HostError, match="another daemon answers on"):
+            ControlServer(vacant, ROUTES)
+    assert vacant.is_socket()
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "dangling link"])
+def test_something_else_in_the_sockets_place_is_named_and_left_alone(vacant: Path, kind: str) -> None:
+    vacant.parent.mkdir()
+    if kind == "file":
+        vacant.write_text("precious")
+    elif kind == "folder":
+        vacant.mkdir()
+    else:
+        vacant.symlink_to("nowhere")
+    with pytest.raises(HostError, match="is in the way: it is not a socket") as caught:
+        ControlServer(vacant, ROUTES)
+    assert "remove it" in caught.value.hint
+    assert os.path.lexists(vacant)
+
+
+def test_a_path_that_cannot_be_listened_on_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HostError, match=r"cannot listen on .*/file/control\.sock: File exists"):
+        ControlServer(tmp_path / "file" / "control.sock", ROUTES)
+    with pytest.raises(HostError, match="AF_UNIX path too long"):
+        ControlServer(tmp_path / ("x" * 120), ROUTES)
+
+
+def test_a_server_that_never_served_can_be_stopped(vacant: Path) -> None:
+    ControlServer(vacant, ROUTES).stop()
+    assert not vacant.exists()

@@ -1,0 +1,245 @@
+"""The daemon as a whole, in this process: real sockets, directory and threads; disk and kernel in memory."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.api.client import ControlClient
+from agent.config import Config
+from agent.daemon import Daemon, Hardware
+from agent.domain.topology import Topology
+from agent.errors import HostError
+from agent.metrics import ResourceManagerMetrics
+from agent.sysfs.hotplug import Changed
+from tests.containermanager.faults import Mode, faulty_node
+from tests.containermanager.node import Node, admitted_names, manifest, topology
+
+
+class Hotplug:
+    """A watch whose events the test makes."""
+
+    def __init__(self) -> None:
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK)
+        self.machine = topology()
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def drain(self) -> Changed:
+        os.eventfd_read(self.fd)
+        return frozenset({"cpu"})
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def look(self) -> Topology:
+        return self.machine
+
+    def happen(self, machine: Topology) -> None:
+        self.machine = machine
+        os.eventfd_write(self.fd, 1)
+
+
+class Running:
+    """A node whose daemon runs in a thread of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.node, self.fuse = faulty_node()
+        self.root = root
+        self.config = Config(
+            manifest_dir=str(root / "manifests"),
+            control_socket=str(root / "control.sock"),
+            metrics_address=f"127.0.0.1:{free_port()}",
+            manifest_scan_period=0.05,
+            reconcile_period=0.05,
+        )
+        self.hotplug = Hotplug()
+        self.environ: dict[str, str] = {}
+        (root / "manifests").mkdir()
+
+    def daemon(self) -> Daemon:
+        counters = ResourceManagerMetrics()
+        owner = self.node.stopped_owner(counters.decided)
+        return Daemon(self.config, owner, counters, Hardware(self.hotplug, self.hotplug.look), self.environ)
+
+    def start(self) -> None:
+        self.current = self.daemon()
+        self.thread = threading.Thread(target=self._run, args=(self.current,))
+        self.thread.start()
+        assert self.current.ready.wait(20)
+
+    @staticmethod
+    def _run(daemon: Daemon) -> None:
+        with daemon:
+            daemon.run()
+
+    def stop(self) -> None:
+        self.current.stop()
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+
+    def client(self) -> ControlClient:
+        return ControlClient(Path(self.config.control_socket))
+
+    def page(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://{self.config.metrics_address}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def write(self, name: str, text: str) -> None:
+        (self.root / "manifests" / name).write_text(text)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    running = Running(tmp_path)
+    yield running
+    if running.thread.is_alive():
+        running.stop()
+    running.hotplug.close()
+
+
+def test_ready_means_the_manifests_were_followed_and_everything_is_served(running: Running) -> None:
+    running.write("a.yaml", json.dumps(manifest("a")))
+    running.start()
+    assert [pod["name"] for pod in running.client().call("GET", "/v1/pods")["pods"]] == ["a"]
+    assert running.page("/healthz") == (200, "ok\n")
+    assert running.page("/readyz") == (200, "ok\n")
+    expected = 'resource_manager_allocations_total{resource_name="cpu",source="node"} 1.0'
+    assert expected in running.page("/metrics")[1]
+
+
+def test_it_follows_the_directory_while_it_runs(running: Running) -> None:
+    running.start()
+    owner = running.current.owner
+    running.write("a.yaml", json.dumps(manifest("a")))
+    eventually(lambda: admitted_names(owner) == ["a"])
+    running.write("a.yaml", "a: [")
+    eventually(lambda: running.client().call("GET", "/v1/status")["problems"] != [])
+    assert admitted_names(owner) == ["a"]
+    (running.root / "manifests" / "a.yaml").unlink()
+    eventually(lambda: admitted_names(owner) == [])
+    assert running.client().call("GET", "/v1/status")["problems"] == []
+
+
+def test_stopping_leaves_the_pods_and_the_next_daemon_takes_them_over(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    running.start()
+    running.client().call("POST", "/v1/pods", json.dumps(manifest("a")).encode())
+    cgroups, files = len(running.node.cgroups.log), dict(running.node.store.files)
+    running.stop()
+    assert not Path(running.config.control_socket).exists()
+    assert caplog.messages[-1] == "stopping: pods keep running"
+    running.start()
+    assert admitted_names(running.current.owner) == ["a"]
+    assert len(running.node.cgroups.log) == cgroups
+    assert running.node.store.files == files
+
+
+def test_a_full_disk_makes_it_not_ready_until_there_is_space(running: Running) -> None:
+    running.start()
+    running.fuse.arm(0, Mode.LASTING)
+    answer = running.client().call("POST", "/v1/pods", json.dumps(manifest("a")).encode())
+    assert answer["results"][0]["reason"] == "StorageError"
+    status, text = running.page("/readyz")
+    assert (status, text.partition(":")[0]) == (503, "StorageError")
+    assert "No space left on device" in text
+    running.fuse.disarm()
+    eventually(lambda: running.page("/readyz")[0] == 200)
+    answer = running.client().call("POST", "/v1/pods", json.dumps(manifest("a")).encode())
+    assert answer["results"][0]["verdict"] == "admitted"
+
+
+def test_hotplug_is_told(running: Running) -> None:
+    running.start()
+    running.hotplug.happen(topology(offline=frozenset({7})))
+    eventually(lambda: running.client().call("GET", "/v1/status")["problems"] != [])
+    [problem] = running.client().call("GET", "/v1/status")["problems"]
+    assert problem.startswith("CPUs 7 went offline")
+
+
+def test_without_a_metrics_address_no_page_is_served(running: Running) -> None:
+    address = running.config.metrics_address
+    running.config = replace(running.config, metrics_address="")
+    running.start()
+    host, _, port = address.partition(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), 5)
+
+
+def test_a_second_daemon_on_the_socket_touches_nothing(running: Running) -> None:
+    running.start()
+    other = Node()
+    with (
+        pytest.raises(HostError, match="another daemon answers on"),
+        Daemon(
+            running.config,
+            other.stopped_owner(),
+            ResourceManagerMetrics(),
+            Hardware(running.hotplug, running.hotplug.look),
+            {},
+        ) as second,
+    ):
+        second.run()
+    assert other.store.files == {}
+    assert other.cgroups.log == []
+    assert running.client().call("GET", "/v1/status")["pods"] == 0
+
+
+def test_a_daemon_that_cannot_start_gives_its_socket_back(running: Running) -> None:
+    running.start()
+    taken = replace(running.config, control_socket=str(running.root / "second.sock"))
+    running.config = taken
+    with pytest.raises(HostError, match="cannot serve metrics on"), running.daemon() as second:
+        second.run()
+    assert not Path(taken.control_socket).exists()
+
+
+def test_systemd_hears_that_it_is_ready_alive_and_stopping(running: Running) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(running.root / "notify"))
+        systemd.settimeout(20)
+        running.environ |= {
+            "NOTIFY_SOCKET": str(running.root / "notify"),
+            "WATCHDOG_USEC": "20000",
+            "WATCHDOG_PID": str(os.getpid()),
+        }
+        running.start()
+        heard: set[str] = set()
+        while not {"READY=1", "WATCHDOG=1"} <= heard:
+            heard.add(systemd.recv(4096).decode().partition("\n")[0])
+        running.current.stop()
+        while "STOPPING=1" not in heard:
+            heard.add(systemd.recv(4096).decode().partition("\n")[0])
+    assert "STATUS=0 pods, 0/8 CPUs exclusive, 0 problems" in heard
