@@ -10,7 +10,7 @@ import click
 
 from agent.cli.common import F, machine_option, output_option, print_json
 from agent.cli.rehearsal import explained_json, explained_text, header, plan_json, plan_text, settings_json
-from agent.cli.scratch import Rehearsed, Unread, scratch_node
+from agent.cli.scratch import Rehearsed, Unread, live_node, scratch_node
 from agent.domain.pod import Pod
 from agent.domain.settings import Settings
 from agent.manifest import MAX_BYTES, ManifestError, load_manifests
@@ -24,8 +24,7 @@ def rehearsal_options(command: F) -> F:
             "--state",
             "state_dir",
             type=click.Path(exists=True, file_okay=False, path_type=Path),
-            help="Begin with what the checkpoints in this directory hold; it is only read. "
-            "Without it the node is empty.",
+            help="Begin with what the checkpoints in this directory hold; it is only read.",
         ),
         click.option(
             "--config",
@@ -54,14 +53,16 @@ def explain(
 ) -> None:
     """Rehearse the pods of a manifest and show every step of the decision; nothing is changed.
 
-    Several pods are tried in order on the same scratch state. Exit status: 0 all admitted, 1 any
-    refused, 2 bad input.
+    Without --machine and --state this is the live node: the configuration in /etc/numalet and what its
+    pods hold now. A recorded machine is empty. Several pods are tried in order on the same scratch
+    state. Exit status: 0 all admitted, 1 any refused, 2 bad input.
 
     \b
     numalet explain -f trading.yaml
-    numalet explain -f trading.yaml --state /var/lib/numalet
     numalet explain -f trading.yaml --machine db7.json.xz --config new.yaml -o json
     """
+    if machine is None and state_dir is None:
+        config_file, state_dir = live_node(config_file)
     scratch = scratch_node(machine, config_file, state_dir)
     raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     pods = load_manifests(raw, file.name, scratch.machine.settings.gates)

@@ -77,6 +77,18 @@ class Scratch:
         )
 
 
+DEFAULT_CONFIG = Path("/etc/numalet/config.yaml")
+
+
+def live_node(config_file: Path | None) -> tuple[Path | None, Path | None]:
+    """This host as its daemon decides on it: the configuration file and the state directory, if there."""
+    if config_file is None and DEFAULT_CONFIG.exists():
+        config_file = DEFAULT_CONFIG
+    config = load_config(config_file.read_bytes(), str(config_file)) if config_file else Config()
+    state_dir = Path(config.state_dir)
+    return config_file, state_dir if (state_dir / CPU_FILE).exists() else None
+
+
 def scratch_node(machine: Path | None, config_file: Path | None, state_dir: Path | None) -> Scratch:
     """Raises ConfigError, StateError or HostError: bad input."""
     topology = machine_topology(machine)

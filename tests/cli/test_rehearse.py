@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from agent.checkpoint.codec import encode_cpu, encode_memory
 from agent.cli.app import numalet
+from agent.cli.scratch import live_node
 from agent.errors import NumaletError
 from tests.explain.build import container, pod, resources, scratch
 from tests.sysfs.machines import FOLDER, discovered
@@ -274,3 +275,14 @@ def test_bad_input_ends_with_status_2(tmp_path: Path, arguments: list[str]) -> N
     assert done.returncode == 2
     assert done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_without_a_machine_the_live_node_is_the_configured_one_with_what_its_pods_hold(
+    tmp_path: Path,
+) -> None:
+    state = stored(tmp_path)
+    config = tmp_path / "config.yaml"
+    config.write_text(f"stateDir: {state}\n")
+    assert live_node(config) == (config, state)
+    config.write_text(f"stateDir: {tmp_path / 'none'}\n")
+    assert live_node(config) == (config, None)

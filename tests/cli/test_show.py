@@ -1,0 +1,107 @@
+"""`numalet get` and `numalet describe`: every kind, as a table and as JSON."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from agent.cli.show import cpus_text
+from tests.cli.command import Command
+from tests.containermanager.node import best_effort, budgeted, manifest
+
+
+def cells(text: str) -> list[list[str]]:
+    return [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
+
+
+@pytest.fixture
+def filled(numalet: Command) -> Command:
+    document = budgeted("team")
+    document["spec"]["ephemeralContainers"] = [{"name": "debug"}]
+    files = numalet.file("all.yaml", document, best_effort("guest"), manifest("big", cpu="64"))
+    numalet("apply", "-f", files)
+    return numalet
+
+
+def test_no_pods(numalet: Command) -> None:
+    assert numalet("get", "pods").out == "no pods\n"
+    assert numalet("get", "pods", "-o", "json").json == {"pods": []}
+
+
+def test_pods(filled: Command) -> None:
+    assert cells(filled("get", "pods").out) == [
+        ["POD", "STATE", "CONTAINER", "ISOLATION", "CPUS", "MEMORY"],
+        ["default/team", "Admitted", "main", "container", "1-2", "memory 1.0 GiB on node 0"],
+        ["helper", "pod", "3", "memory 1.0 GiB on node 0"],
+        ["default/guest", "Admitted", "main", "host", "0,4-7", "-"],
+        ["default/big", "Rejected", "-", "TopologyAffinityError", "-", "-"],
+    ]
+
+
+def test_cpus(filled: Command) -> None:
+    assert cells(filled("get", "cpus").out) == [
+        ["CPUS", "SOCKET", "NUMA NODE", "OWNER"],
+        ["0", "0", "0", "node shared pool (reserved)"],
+        ["1-2", "0", "0", "default/team/main"],
+        ["3", "0", "0", "default/team (pod shared pool)"],
+        ["4-7", "1", "1", "node shared pool"],
+    ]
+
+
+def test_cpus_that_are_not_online_are_not_in_a_span() -> None:
+    cpu = {"socket": 0, "numaNode": 0, "owner": "node shared pool", "reserved": False}
+    text = cpus_text({"cpus": [{"id": i, **cpu} for i in (0, 1, 3)]})
+    assert cells(text)[1][0] == "0-1,3"
+
+
+def test_nodes(filled: Command) -> None:
+    assert cells(filled("get", "nodes").out) == [
+        ["NUMA NODE", "SHARED CPUS", "EXCLUSIVE", "RESERVED", "MEMORY TYPE", "ALLOCATABLE", "HELD", "FREE"],
+        ["0", "0", "1-3", "0", "memory", "3.9 GiB", "2.0 GiB", "1.9 GiB"],
+        ["1", "4-7", "-", "-", "memory", "4.0 GiB", "0 MiB", "4.0 GiB"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("what", "key", "count"), [("pods", "pods", 3), ("cpus", "cpus", 8), ("nodes", "numaNodes", 2)]
+)
+def test_everything_is_there_as_json(filled: Command, what: str, key: str, count: int) -> None:
+    assert len(filled("get", what, "-o", "json").json[key]) == count
+
+
+def test_a_pod_is_described_as_a_whole(filled: Command) -> None:
+    text = filled("describe", "pod", "team").out
+    for line in (
+        "Pod        default/team",
+        "Uid        uid-team",
+        "QoS class  Guaranteed",
+        "Source     api",
+        "State      Admitted",
+        "CPUs       1-3 (shared pool of the pod: 3)",
+        "Container  main (app, isolation container)",
+        "  cgroup                 /sys/fs/cgroup/test/poduid-team/main",
+        "  cpuset.cpus.effective  1-2",
+        "Container  debug (ephemeral)",
+        "Why",
+    ):
+        assert line in text.splitlines()
+
+
+def test_a_refused_pod_is_described_with_its_reason(filled: Command) -> None:
+    text = filled("describe", "pod", "big").out
+    assert "Reason     TopologyAffinityError\n" in text
+    assert "Message    Resources cannot be allocated with Topology locality\n" in text
+    assert "  refused, TopologyAffinityError: " in text
+
+
+def test_a_pod_is_described_as_json(filled: Command) -> None:
+    assert filled("describe", "pod", "default/team", "-o", "json").json["uid"] == "uid-team"
+    assert filled("describe", "pod", "big", "-o", "json").json["reason"] == "TopologyAffinityError"
+
+
+@pytest.mark.parametrize("arguments", [("get", "everything"), ("get",), ("describe", "node", "0")])
+def test_wrong_use_has_its_own_exit_status(numalet: Command, arguments: tuple[str, ...]) -> None:
+    result = numalet(*arguments)
+    assert (result.status, result.out) == (2, "")
+    assert "Usage: numalet" in result.err
