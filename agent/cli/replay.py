@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from agent.errors import NumaletError
-from agent.replay.cases import answer, mismatches
+from agent.replay.cases import MalformedCaseError, answer, mismatches
 
 SHOWN_CASES: Final = 3
 SHOWN_DIFFERENCES: Final = 8
@@ -38,7 +38,8 @@ def replay(files: tuple[Path, ...], output: Path | None) -> None:
 
     FILES hold one JSON object a line, {"op", "in", "out"}, plain or gzip: CPU assignments (take),
     hint merges (merge), admission histories (admit), checkpoint files (checkpoint). A case without
-    "out" is answered, not compared. Exit status 1 if any answer differs, 2 for a line that is no case.
+    "out" is answered, not compared. A line that is no case is named, and answered with {"error"}: the
+    others are replayed all the same. Exit status 1 if any answer differs, 2 if any line is no case.
 
     \b
     numalet replay history.jsonl.gz
@@ -49,12 +50,13 @@ def replay(files: tuple[Path, ...], output: Path | None) -> None:
     tally = _Tally()
     with ExitStack() as stack:
         sink = stack.enter_context(output.open("w", encoding="utf-8")) if output else None
-        for place, case in _cases(files):
-            found = _answer(place, case)
-            tally.count(place, case, found)
+        for place, line in _lines(files):
+            found = _replayed(place, line, tally)
             if sink:
                 sink.write(json.dumps(found, ensure_ascii=False) + "\n")
     tally.show()
+    if tally.broken:
+        raise click.exceptions.Exit(2)
     if tally.matched != tally.recorded:
         raise click.exceptions.Exit(1)
 
@@ -66,6 +68,7 @@ class _Tally:
     recorded: int = 0
     matched: int = 0
     answered: int = 0
+    broken: int = 0
     shown: list[str] = field(default_factory=list)
 
     def count(self, place: str, case: Json, found: Json) -> None:
@@ -84,34 +87,38 @@ class _Tally:
         for difference in self.shown:
             click.echo(difference)
         unrecorded = f", {self.answered} had no recorded answer" if self.answered else ""
-        click.echo(f"{self.matched} of {self.recorded} cases matched{unrecorded}")
+        broken = f", {self.broken} could not be read" if self.broken else ""
+        click.echo(f"{self.matched} of {self.recorded} cases matched{unrecorded}{broken}")
 
 
-def _answer(place: str, case: Json) -> Json:
+def _replayed(place: str, line: bytes, tally: _Tally) -> Json:
     try:
-        return answer(case)
-    except NumaletError as error:
-        raise NumaletError(f"{place}: {error.message}", hint=error.hint) from error
+        case = _case(line)
+        found = answer(case)
+    except MalformedCaseError as error:
+        tally.broken += 1
+        click.echo(f"numalet: {place}: {error.message}", err=True)
+        return {"error": error.message}
+    tally.count(place, case, found)
+    return found
 
 
-def _cases(files: tuple[Path, ...]) -> Iterator[tuple[str, Json]]:
-    for file in files:
-        for place, line in _lines(file):
-            if not line.isspace():
-                yield place, _case(place, line)
-
-
-def _case(place: str, line: bytes) -> Json:
+def _case(line: bytes) -> Json:
     try:
         case = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise NumaletError(f"{place}: not JSON: {error}") from error
+        raise MalformedCaseError(f"not JSON: {error}") from error
     if not isinstance(case, dict):
-        raise NumaletError(f"{place}: not a JSON object")
+        raise MalformedCaseError("not a JSON object")
     return case
 
 
-def _lines(file: Path) -> Iterator[tuple[str, bytes]]:
+def _lines(files: tuple[Path, ...]) -> Iterator[tuple[str, bytes]]:
+    for file in files:
+        yield from ((place, line) for place, line in _lines_of(file) if not line.isspace())
+
+
+def _lines_of(file: Path) -> Iterator[tuple[str, bytes]]:
     """The lines of a file, unpacked if need be, each with its place."""
     number = 0
     with file.open("rb") as raw, _progress(file) as advance_to:

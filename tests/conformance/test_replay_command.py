@@ -111,16 +111,19 @@ GOOD = json.dumps(first("take", 1)[0])
     ],
     ids=["no JSON", "no UTF-8", "a list", "unknown op", "no in", "short row", "list for object", "number"],
 )
-def test_a_line_that_is_no_case_is_named_and_stops_the_replay(
+def test_a_line_that_is_no_case_is_named_and_the_others_are_replayed(
     tmp_path: Path, line: str, complaint: str
 ) -> None:
-    file = tmp_path / "cases.jsonl"
-    file.write_text(f"{GOOD}\n\n{line}\n", errors="surrogateescape")
-    done = replay(file)
+    file, answers = tmp_path / "cases.jsonl", tmp_path / "answers.jsonl"
+    file.write_text(f"{GOOD}\n\n{line}\n{GOOD}\n", errors="surrogateescape")
+    done = replay(file, "--output", answers)
     assert done.returncode == 2
     assert done.stderr.startswith(f"numalet: {file}:3: ")
     assert complaint in done.stderr
-    assert done.stdout == ""
+    assert done.stdout == "2 of 2 cases matched, 1 could not be read\n"
+    first_answer, error, last_answer = map(json.loads, answers.read_text().splitlines())
+    assert first_answer == last_answer == json.loads(GOOD)["out"]
+    assert complaint in error["error"]
 
 
 def test_a_packed_file_cut_short_is_named(tmp_path: Path) -> None:
