@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
-from agent.domain.hints import Hints, Impossible, Wish
+from agent.domain.hints import Deferred, Hints, Impossible, Wish
 from agent.domain.idset import CpuSet, NodeMask
-from agent.domain.maskspace import mask_space
+from agent.domain.maskspace import MaskSpace, mask_space
 from agent.domain.topology import NodeId, Topology
+
+_BySize = Iterator[tuple[int, list[int]]]
+"""Sizes, ascending, with sets of as many nodes."""
 
 
 class HintSearch:
@@ -29,25 +33,31 @@ class HintSearch:
         """
         space = mask_space(self.ids)
         free = [(cpus & available.bits).bit_count() for cpus in self.cpus]
-        must = self._nodes_of(reusable)
         missing = request - len(reusable)
+        able = partial(_able, space, free, missing, self._nodes_of(reusable))
         fewest = self.min_affinity_size(request)
-        able = [
-            (mask, size)
-            for mask, size, total in zip(space.masks, space.sizes, space.sums(free), strict=True)
-            if total >= missing and must & mask == must
-        ]
-        if not able:
-            return Impossible(self._why(sum(free) + len(reusable), request, complete=space.complete))
+        if sum(free) < missing:
+            return Impossible(self._too_few(sum(free) + len(reusable), request))
+        other: tuple[int, ...] | Deferred
         if self.spans:
-            sockets = -(-fewest // self.nodes_per_socket)
-            wide = {m for m, size in able if size != fewest and self.spans[m].bit_count() != sockets}
-            preferred = tuple(mask for mask, _ in able if mask not in wide)
-            other = tuple(mask for mask, _ in able if mask in wide)
+            preferred, other = self._by_sockets(able(), fewest)
         else:
-            preferred = tuple(mask for mask, size in able if size == fewest)
-            other = tuple(mask for mask, size in able if size != fewest)
-        return Hints(preferred, other, complete=space.complete)
+            preferred = next((tuple(masks) for size, masks in able() if size == fewest), ())
+            other = Deferred(lambda: [mask for size, masks in able() if size != fewest for mask in masks])
+        if preferred or any(masks for _, masks in able()):
+            return Hints(preferred, other, complete=space.complete)
+        return Impossible(self._none_narrow(request))
+
+    def _by_sockets(self, able: _BySize, fewest: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Preferred and other sets under align-by-socket."""
+        sockets = -(-fewest // self.nodes_per_socket)
+        preferred: list[int] = []
+        other: list[int] = []
+        for size, masks in able:
+            for mask in masks:
+                near = size == fewest or self.spans[mask].bit_count() == sockets
+                (preferred if near else other).append(mask)
+        return tuple(preferred), tuple(other)
 
     def min_affinity_size(self, request: int) -> int:
         """The fewest nodes whose CPUs, taken or not, can hold ``request``; all if none can."""
@@ -61,13 +71,21 @@ class HintSearch:
     def _nodes_of(self, cpus: CpuSet) -> int:
         return sum(1 << node for node, own in zip(self.ids, self.cpus, strict=True) if own & cpus.bits)
 
-    def _why(self, free: int, request: int, *, complete: bool) -> str:
-        if complete or free < request:
-            return f"{request} CPUs requested, only {free} free on NUMA nodes {NodeMask.of(self.ids)}"
+    def _too_few(self, free: int, request: int) -> str:
+        return f"{request} CPUs requested, only {free} free on NUMA nodes {NodeMask.of(self.ids)}"
+
+    def _none_narrow(self, request: int) -> str:
         return (
             f"{request} CPUs requested, no small set of NUMA nodes has as many free,"
             f" and {len(self.ids)} nodes are too many to look at all sets"
         )
+
+
+def _able(space: MaskSpace, free: Sequence[int], missing: int, must: int) -> _BySize:
+    """By size, the sets that have ``missing`` CPUs free and contain ``must``."""
+    for size, (masks, sums) in enumerate(zip(space.levels, space.sums(free), strict=True), start=1):
+        serving = [mask for mask, total in zip(masks, sums, strict=True) if total >= missing]
+        yield size, [mask for mask in serving if mask & must == must] if must else serving
 
 
 def _spans(topology: Topology, ids: tuple[int, ...]) -> Mapping[int, int]:

@@ -5,9 +5,8 @@ SHARED is `CpuState.default`; RESERVED is never given away; AVAILABLE is SHARED 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from agent.cpumanager.assignment import Strategy, take
 from agent.cpumanager.hints import HintSearch
@@ -28,14 +27,13 @@ from agent.domain.idset import NO_CPUS, CpuSet, NodeMask, union
 from agent.domain.outcome import Isolation, Outcome
 from agent.domain.pod import CPU, Container, ContainerKind, Pod, PodUid
 from agent.domain.settings import Fidelity, Gates
-from agent.domain.state import ContainerCpus, CpuState
+from agent.domain.state import ContainerCpus, CpuState, without_pod
 from agent.domain.topology import Topology
 from agent.domain.trace import WHOLE_POD, CpusGranted, Kept, Pool, Shared, Step
 from agent.errors import AdmissionError
 
 SMT_ALIGNMENT_ERROR: Final = "SMTAlignmentError"
 NOTHING: Final[ContainerCpus] = {}
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,8 +220,8 @@ class StaticCpuManager:
             held = union(state.entries.get(uid, NOTHING).values())
         return CpuState(
             default=state.default | held,
-            entries=_without(state.entries, uid),
-            pod_entries=_without(state.pod_entries, uid),
+            entries=without_pod(state.entries, uid),
+            pod_entries=without_pod(state.pod_entries, uid),
         )
 
     def isolation(self, state: CpuState, pod: Pod, container: Container) -> Isolation:
@@ -294,7 +292,3 @@ class StaticCpuManager:
 def _reusable(container: Container, reuse: CpuSet, cpus: CpuSet) -> CpuSet:
     """What later containers may take over: an init container's CPUs, never a sidecar's (KEP-753)."""
     return reuse | cpus if container.kind is ContainerKind.INIT else reuse - cpus
-
-
-def _without(entries: Mapping[PodUid, V], uid: PodUid) -> Mapping[PodUid, V]:
-    return {other: held for other, held in entries.items() if other != uid}

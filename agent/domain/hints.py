@@ -6,10 +6,10 @@ A provider's answer per resource is a `Wish`. Masks inside `Hints` are raw `Node
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, overload
 
 from agent.domain.idset import NodeMask
 from agent.domain.pod import ResourceName
@@ -52,6 +52,47 @@ class Impossible:
     reason: str
 
 
+class Deferred(Sequence[int]):
+    """Masks that are listed when first looked at; equal to a tuple of the same.
+
+    Decisions seldom look at masks that nobody prefers, and 16 nodes have 65,535.
+    """
+
+    __slots__ = ("_masks",)
+
+    def __init__(self, listing: Callable[[], Iterable[int]]) -> None:
+        """``listing`` is pure."""
+        self._masks: tuple[int, ...] | Callable[[], Iterable[int]] = listing
+
+    def _listed(self) -> tuple[int, ...]:
+        masks = self._masks
+        if not isinstance(masks, tuple):
+            self._masks = masks = tuple(masks())
+        return masks
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._listed())
+
+    def __len__(self) -> int:
+        return len(self._listed())
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, place: int | slice) -> int | tuple[int, ...]:
+        return self._listed()[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Deferred | tuple) and self._listed() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._listed())
+
+    def __repr__(self) -> str:
+        return repr(self._listed())
+
+
 @dataclass(frozen=True, slots=True)
 class Hints:
     """Masks (raw bits, or `ANY_NODE_BITS`) that can serve a request; at least one of either kind.
@@ -61,7 +102,7 @@ class Hints:
     """
 
     preferred: tuple[int, ...]
-    other: tuple[int, ...] = ()
+    other: tuple[int, ...] | Deferred = ()
     complete: bool = True
 
 

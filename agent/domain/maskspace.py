@@ -3,13 +3,17 @@
 Up to `EXACT_NODES` nodes these are all 2^n - 1 non-empty sets. Beyond, only the narrowest sets are
 listed (as many whole sizes as fit `MAX_MASKS`) and the space is not ``complete``: an answer found
 among them is exact, for a preferred hint is always of the narrowest size that can serve.
+
+The sets of one size are listed in the order of their node tuples: first those whose lowest node is
+the first, and so on. What follows that lowest node is one size smaller and stands, in the same
+order, at the end of the list of that size: each list is made by adding to tails of the one before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import chain
 from math import comb
 from typing import Final
 
@@ -18,46 +22,42 @@ MAX_MASKS: Final = (1 << EXACT_NODES) - 1
 
 
 class MaskSpace:
-    """The sets of nodes over ``ids`` (ascending): ``masks[i]`` as raw bits, ``sizes[i]`` its nodes."""
+    """The sets of nodes over ``ids`` (ascending) as raw bits; ``levels[k]`` are those of k + 1 nodes."""
 
-    __slots__ = ("complete", "ids", "masks", "sizes")
+    __slots__ = ("complete", "ids", "levels", "masks")
 
     def __init__(self, ids: tuple[int, ...]) -> None:
         self.ids = ids
         self.complete = len(ids) <= EXACT_NODES
-        self.masks = tuple(self._all_masks() if self.complete else self._narrow_masks())
-        self.sizes = tuple(map(int.bit_count, self.masks))
+        lists = _sums_by_size([1 << node for node in ids], _widest(len(ids)))
+        self.levels = tuple(map(tuple, lists))
+        self.masks = tuple(chain.from_iterable(self.levels))
 
-    def _all_masks(self) -> list[int]:
-        return _doubled([1 << node for node in self.ids])
-
-    def _narrow_masks(self) -> list[int]:
-        return [sum(1 << node for node in chosen) for chosen in self._narrow()]
-
-    def _narrow(self) -> list[tuple[int, ...]]:
-        """The node tuples of the narrowest sizes, size by size."""
-        chosen: list[tuple[int, ...]] = []
-        for size in range(1, len(self.ids) + 1):
-            if len(chosen) + comb(len(self.ids), size) > MAX_MASKS:
-                break
-            chosen.extend(combinations(self.ids, size))
-        return chosen
-
-    def sums(self, weights: Sequence[int]) -> list[int]:
-        """For each mask the sum of its nodes' weights; ``weights[k]`` belongs to ``ids[k]``."""
-        if self.complete:
-            return _doubled(weights)
-        weight = dict(zip(self.ids, weights, strict=True))
-        return [sum(weight[node] for node in chosen) for chosen in self._narrow()]
+    def sums(self, weights: Sequence[int]) -> Iterator[list[int]]:
+        """Level by level, for each mask the sum of its nodes' weights; ``weights[k]`` belongs to ``ids[k]``."""
+        return _sums_by_size(weights, len(self.levels))
 
 
-def _doubled(weights: Sequence[int]) -> list[int]:
-    """Sums over all non-empty subsets, subset k of the weights at index k - 1."""
-    sums = [0]
-    for weight in weights:
-        sums += [partial + weight for partial in sums]
-    del sums[0]
-    return sums
+def _widest(count: int) -> int:
+    """The size of the widest sets of ``count`` nodes that are listed."""
+    if count <= EXACT_NODES:
+        return count
+    listed = size = 0
+    while listed + comb(count, size + 1) <= MAX_MASKS:
+        size += 1
+        listed += comb(count, size)
+    return size
+
+
+def _sums_by_size(weights: Sequence[int], widest: int) -> Iterator[list[int]]:
+    count, sums = len(weights), list(weights)
+    for size in range(1, widest + 1):
+        if size > 1:
+            narrower, sums = sums, []
+            for place in range(count - size + 1):
+                tail = len(narrower) - comb(count - place - 1, size - 1)
+                sums += map(weights[place].__add__, narrower[tail:])
+        yield sums
 
 
 @lru_cache(maxsize=16)

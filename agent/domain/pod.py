@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final, NewType
 
 from agent.domain.quantity import ZERO, Quantity
@@ -57,9 +58,12 @@ class RestartPolicy(Enum):
     NEVER = "Never"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Resources:
-    """Requests and limits by resource name; a name that is absent was not stated."""
+    """Requests and limits by resource name; a name that is absent was not stated.
+
+    Not slotted: what decisions ask for again and again is worked out once.
+    """
 
     requests: Mapping[ResourceName, Quantity] = field(default_factory=dict)
     limits: Mapping[ResourceName, Quantity] = field(default_factory=dict)
@@ -71,6 +75,17 @@ class Resources:
     def limit(self, name: ResourceName) -> Quantity:
         """The limit for ``name``, zero if not stated."""
         return self.limits.get(name, ZERO)
+
+    @cached_property
+    def is_pinned(self) -> bool:
+        """Whether cpu and memory are both non-zero, and each request equals its limit."""
+        stated = ((self.request(name).nano, self.limit(name).nano) for name in (CPU, MEMORY))
+        return all(request > 0 and request == limit for request, limit in stated)
+
+    @cached_property
+    def memory_requests(self) -> Mapping[ResourceName, Quantity]:
+        """The requests of memory types, ascending by name."""
+        return {name: quantity for name, quantity in sorted(self.requests.items()) if is_memory_type(name)}
 
 
 NO_RESOURCES: Final = Resources()
@@ -85,9 +100,11 @@ class Container:
     resources: Resources = NO_RESOURCES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Pod:
     """One pod. ``resources`` is `.spec.resources`; `NO_RESOURCES` where the pod states none.
+
+    Not slotted, as `Resources` is not.
 
     ``manifest`` is the accepted Pod object as JSON-able values, kept so that nothing a user wrote
     is lost; the managers never read it.
@@ -109,7 +126,7 @@ class Pod:
         """``namespace/name``, as people write it."""
         return f"{self.namespace}/{self.name}"
 
-    @property
+    @cached_property
     def has_pod_level_resources(self) -> bool:
         """KEP-2837 IsPodLevelResourcesSet: at least one supported resource in `.spec.resources`."""
         stated = (*self.resources.requests, *self.resources.limits)

@@ -5,12 +5,10 @@ Sources: KEP-2837 (pod-level resources), KEP-5526 (Guaranteed-equivalent contain
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import Enum
 
-from agent.domain.pod import CPU, MEMORY, Container, Pod, ResourceName, Resources
-
-_QOS_RESOURCES = (CPU, MEMORY)
+from agent.domain.pod import CPU, MEMORY, Container, Pod, Resources
 
 
 class QosClass(Enum):
@@ -24,13 +22,13 @@ class QosClass(Enum):
 def qos_class(pod: Pod) -> QosClass:
     """The pod's class: from `.spec.resources` alone where it is set, else from all containers."""
     if pod.has_pod_level_resources:
-        return _class_of((pod.resources,))
-    return _class_of(container.resources for container in pod.containers)
+        return _class_of([pod.resources])
+    return _class_of([container.resources for container in pod.containers])
 
 
 def is_guaranteed_equivalent(container: Container) -> bool:
     """KEP-5526: cpu and memory both non-zero, each request equal to its limit."""
-    return all(_pinned(container.resources, name) for name in _QOS_RESOURCES)
+    return container.resources.is_pinned
 
 
 def why_qos(pod: Pod) -> str:
@@ -45,18 +43,11 @@ def why_qos(pod: Pod) -> str:
             return f"{where} state no cpu or memory"
 
 
-def _pinned(resources: Resources, name: ResourceName) -> bool:
-    request, limit = resources.request(name), resources.limit(name)
-    return request.nano > 0 and request.nano == limit.nano
+def _class_of(stated: Sequence[Resources]) -> QosClass:
+    if stated and all(resources.is_pinned for resources in stated):
+        return QosClass.GUARANTEED
+    return QosClass.BURSTABLE if any(map(_states_some, stated)) else QosClass.BEST_EFFORT
 
 
-def _class_of(stated: Iterable[Resources]) -> QosClass:
-    anything, guaranteed = False, True
-    for resources in stated:
-        for name in _QOS_RESOURCES:
-            if resources.request(name).nano > 0 or resources.limit(name).nano > 0:
-                anything = True
-            guaranteed = guaranteed and _pinned(resources, name)
-    if not anything:
-        return QosClass.BEST_EFFORT
-    return QosClass.GUARANTEED if guaranteed else QosClass.BURSTABLE
+def _states_some(resources: Resources) -> bool:
+    return any(resources.request(name).nano > 0 or resources.limit(name).nano > 0 for name in (CPU, MEMORY))

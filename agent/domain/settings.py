@@ -47,13 +47,15 @@ class TopologyScope(Enum):
 
 
 class Fidelity(Enum):
-    """What to do where the kubelet's CPU decision does harm.
+    """What to do where the kubelet's decision does harm.
 
     The kubelet takes the average for the size of every socket and core: a bigger one counts as free
     while some of its CPUs are taken, and two containers get the same "exclusive" CPU (kubernetes
     issue 140495). With strict-cpu-reservation it gives away the shared pool's last CPU (141196).
     With full-pcpus-only it refuses, after a restart, a container what this already holds. Undoing a
     refused pod, it may free memory on another NUMA node of a group than the pod had taken it from.
+    Where CPUs and memory agree on one node only, it places memory there even if the node serves a
+    group, and then cannot tell after a restart whose node it is.
     """
 
     SAFE = "safe"

@@ -119,13 +119,25 @@ class NodeState:
             self.cpu.entries, self.cpu.pod_entries, self.memory.entries, self.memory.pod_entries
         )
 
+    def holds(self, uid: PodUid) -> bool:
+        """Whether the pod holds anything."""
+        cpu, memory = self.cpu, self.memory
+        return any(uid in held for held in (cpu.entries, cpu.pod_entries, memory.entries, memory.pod_entries))
+
 
 def _with(
     entries: Mapping[PodUid, Mapping[str, V]], uid: PodUid, pod: Mapping[str, V]
 ) -> Mapping[PodUid, Mapping[str, V]]:
-    if pod:
-        return {**entries, uid: pod}
-    return {other: held for other, held in entries.items() if other != uid}
+    return {**entries, uid: pod} if pod else without_pod(entries, uid)
+
+
+def without_pod(entries: Mapping[PodUid, V], uid: PodUid) -> Mapping[PodUid, V]:
+    """``entries`` without the pod's; the same mapping if it has none."""
+    if uid not in entries:
+        return entries
+    left = dict(entries)
+    del left[uid]
+    return left
 
 
 def invariants(state: NodeState, online: CpuSet, strictly_reserved: CpuSet = NO_CPUS) -> Iterator[str]:

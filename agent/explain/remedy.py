@@ -13,7 +13,7 @@ from typing import Final
 from agent.cpumanager.options import FULL_PCPUS_ONLY, parse_options
 from agent.cpumanager.requests import guaranteed_cpus, pod_guaranteed_cpus
 from agent.domain.hints import Impossible
-from agent.domain.idset import CpuSet
+from agent.domain.idset import CpuSet, NodeMask
 from agent.domain.pod import CPU, MEMORY, Pod, ResourceName
 from agent.domain.settings import CpuPolicy, Settings, TopologyPolicy
 from agent.domain.state import NodeState
@@ -28,6 +28,8 @@ from agent.explain.words import amount, amounts, listed, nodes_text, plural
 ALIGNED: Final = {TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE}
 MAX_TRIES: Final = 3
 """A suggestion costs one rehearsal; the narrower NUMA placements are not all tried."""
+MOST_RANKED: Final = 8
+"""On more NUMA nodes best-effort is not rehearsed: it ranks the placements that nobody prefers, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,11 +166,18 @@ def _placement_remedy(refusal: Refusal, wanted: Amounts) -> str:
     ground = _ground(refusal)
     sizes = {resource: ground.fewest(resource, size) for resource, size in wanted.items()}
     counts = _counts(refusal.settings.topology_policy, list(sizes.values()), len(ground.free))
-    nodes = ground.closest(wanted, counts[0])
+    choices = [ground.closest(wanted, count) for count in counts[:MAX_TRIES]]
+    nodes = choices[0]
     parts = [_need(refusal, ground, wanted, sizes)]
     if None not in sizes.values() and ground.missing(nodes, wanted):
         parts += [f"free: {ground.overview(ground.scarce(nodes, wanted))}", ground.shortage(nodes, wanted)]
-    ways = _ways(refusal, ground, wanted, counts)
+    ways = [
+        _ask_for_less(refusal, ground, wanted, choices),
+        _ask_for_more_cpus(refusal, ground, wanted, counts[0]),
+        _free_some(refusal, ground, wanted, nodes),
+        _other_policy(refusal),
+    ]
+    ways = [way for way in ways if way]
     text = "; ".join(parts)
     return f"{text}. {_capital(', or '.join(ways))}" if ways else text
 
@@ -205,23 +214,21 @@ def _nodes_needed(sizes: Mapping[ResourceName, int | None]) -> tuple[int, int]:
     return sizes.get(CPU) or 0, max(memory, default=0)
 
 
-def _ways(refusal: Refusal, ground: Ground, wanted: Amounts, counts: list[int]) -> list[str]:
-    policy = refusal.settings.topology_policy
-    ways = [
-        _ask_for_less(refusal, ground, wanted, counts),
-        _ask_for_more_cpus(refusal, ground, wanted, counts[0]),
-        _free_some(refusal, ground, wanted, counts[0]),
-    ]
-    if policy in ALIGNED and refusal.fits(refusal.pod, TopologyPolicy.BEST_EFFORT):
-        ways.append("set topologyManagerPolicy best-effort, which takes other NUMA nodes too")
-    return [way for way in ways if way]
+def _other_policy(refusal: Refusal) -> str:
+    policy, nodes = refusal.settings.topology_policy, len(refusal.machine.nodes)
+    way = "set topologyManagerPolicy best-effort, which takes other NUMA nodes too"
+    if policy not in ALIGNED:
+        return ""
+    if nodes > MOST_RANKED:
+        return f"{way} (not rehearsed on {nodes} NUMA nodes)"
+    return way if refusal.fits(refusal.pod, TopologyPolicy.BEST_EFFORT) else ""
 
 
-def _ask_for_less(refusal: Refusal, ground: Ground, wanted: Amounts, counts: list[int]) -> str:
+def _ask_for_less(refusal: Refusal, ground: Ground, wanted: Amounts, choices: list[NodeMask]) -> str:
     """The most that a set of nodes can give now, if the pod then fits."""
     multiple = _multiple(refusal)
-    for count in counts[:MAX_TRIES]:
-        offer = ground.offer(ground.closest(wanted, count), wanted, multiple)
+    for nodes in choices:
+        offer = ground.offer(nodes, wanted, multiple)
         edit = with_amounts(refusal.pod, refusal.refused.container, wanted, offer)
         if all(offer.values()) and edit is not None and _fits(refusal, edit):
             return f"lower {edit.text}"
@@ -241,9 +248,8 @@ def _ask_for_more_cpus(refusal: Refusal, ground: Ground, wanted: Amounts, count:
     return ""
 
 
-def _free_some(refusal: Refusal, ground: Ground, wanted: Amounts, count: int) -> str:
+def _free_some(refusal: Refusal, ground: Ground, wanted: Amounts, nodes: NodeMask) -> str:
     """Deleting pods helps only where others hold what is missing."""
-    nodes = ground.closest(wanted, count)
     lacks = ground.missing(nodes, wanted)
     others = refusal.state.pods() - {refusal.pod.uid}
     enough = all(ground.usable_on(nodes, resource) >= wanted[resource] for resource in lacks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, assert_never
 
 from agent.domain.hints import ANY_NODE_BITS, NO_PREFERENCE, AnyNode, Hint, Hints, Impossible, Wish
@@ -177,7 +177,7 @@ def _wish_json(wish: Wish) -> Json:
             return {}
 
 
-def _sets(masks: tuple[int, ...]) -> list[str]:
+def _sets(masks: Iterable[int]) -> list[str]:
     narrowest = sorted(masks, key=lambda mask: (mask.bit_count(), mask))[:JSON_SETS]
     return ["any" if mask == ANY_NODE_BITS else str(NodeMask(mask)) for mask in narrowest]
 

@@ -15,7 +15,7 @@ from agent.domain.topology import NodeId, Topology
 from agent.explain.edits import Amounts
 from agent.explain.words import amount, bytes_text, listed, nodes_text, plural
 
-MAX_SETS: Final = 4096
+MAX_SETS: Final = 256
 """More sets of NUMA nodes than this are not compared one by one."""
 SHOWN_GROUPS: Final = 4
 

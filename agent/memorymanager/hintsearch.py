@@ -18,15 +18,14 @@ bits that are set tell which types suffice. Sums wrap at 64 bits, as the kubelet
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain, repeat
 from typing import Final
 
-from agent.domain.hints import Hints
+from agent.domain.hints import Deferred, Hints
 from agent.domain.idset import NodeMask
-from agent.domain.maskspace import EXACT_NODES, mask_space
+from agent.domain.maskspace import EXACT_NODES, MaskSpace, mask_space
 from agent.domain.pod import ResourceName
 from agent.domain.state import NodeMemory
 from agent.domain.topology import NodeId
@@ -97,6 +96,10 @@ class SingleOrMulti:
             return list(masks)
         return [m for m in masks if not m & (used if m & (m - 1) else grouped) or m in groups]
 
+    def would_split(self, mask: int) -> bool:
+        """Tell whether an allocation on a single node would take it out of the group that uses it."""
+        return not mask & (mask - 1) and bool(mask & self.grouped)
+
     def violated_by(self, mask: int) -> bool:
         """Tell whether an allocation on ``mask`` would break the rule.
 
@@ -109,24 +112,60 @@ def calculate_hints(nodes: MachineState, requests: Requests, reuse: MemoryReuse)
     """The masks that can serve ``requests``; None where no mask that was looked at can."""
     request = _Packed.of(requests)
     ids = _searched(nodes, request)
-    space = mask_space(ids)
-    sums = space.sums([request.free(nodes[node]) for node in ids])
-    words, guard, slack = request.words, request.guard, request.slack
-    fitting = [
-        mask for mask, free in zip(space.masks, sums, strict=True) if (free & words) + slack & guard == guard
-    ]
-    fitting += _fitting_with_reuse(nodes, request, reuse)
-    fitting = SingleOrMulti.of(nodes).allowed(fitting)
-    if not fitting:
-        return None
-    narrowest = min(map(int.bit_count, fitting))
-    if narrowest > _fewest_nodes(nodes, requests):
-        narrowest = _min_affinity_size(ids, tuple(request.allocatable(nodes[node]) for node in ids), request)
-    return Hints(
-        preferred=tuple([mask for mask in fitting if mask.bit_count() == narrowest]),
-        other=tuple([mask for mask in fitting if mask.bit_count() != narrowest]),
-        complete=space.complete,
+    search = _Search(
+        space=mask_space(ids),
+        widest=len(nodes),
+        request=request,
+        free=[request.free(nodes[node]) for node in ids],
+        reusing=_fitting_with_reuse(nodes, request, reuse),
+        rule=SingleOrMulti.of(nodes),
     )
+    narrowest, preferred = next(search.fitting(), (0, []))
+    if not preferred:
+        return None
+    size = narrowest
+    if narrowest > _fewest_nodes(nodes, requests):
+        size = _min_affinity_size(search.space, [request.allocatable(nodes[node]) for node in ids], request)
+    return Hints(
+        preferred=tuple(preferred) if narrowest == size else (),
+        other=Deferred(lambda: search.not_of(size)),
+        complete=search.space.complete,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """The search over the sets in ``space``, up to ``widest`` nodes of the machine.
+
+    ``free`` is what each node of the space has, packed; ``reusing`` are masks that suffice together
+    with what can be reused on them.
+    """
+
+    space: MaskSpace
+    widest: int
+    request: _Packed
+    free: Sequence[int]
+    reusing: Sequence[int]
+    rule: SingleOrMulti
+
+    def fitting(self) -> Iterator[tuple[int, list[int]]]:
+        """Sizes, ascending, each with the masks of as many nodes that can serve; no size without any."""
+        words, guard, slack = self.request.words, self.request.guard, self.request.slack
+        none: tuple[int, ...] = ()
+        levels = chain(zip(self.space.levels, self.space.sums(self.free), strict=True), repeat((none, none)))
+        for size, (masks, sums) in zip(range(1, self.widest + 1), levels, strict=False):
+            fits = [
+                mask
+                for mask, free in zip(masks, sums, strict=True)
+                if (free & words) + slack & guard == guard
+            ]
+            fits += [mask for mask in self.reusing if mask.bit_count() == size]
+            if allowed := self.rule.allowed(fits):
+                yield size, allowed
+
+    def not_of(self, size: int) -> list[int]:
+        """The masks that can serve and have another number of nodes."""
+        return [mask for other, masks in self.fitting() if other != size for mask in masks]
 
 
 def _searched(nodes: MachineState, request: _Packed) -> tuple[NodeId, ...]:
@@ -170,16 +209,13 @@ def _nodes_needed(nodes: MachineState, kind: ResourceName, size: int) -> int:
     return bisect_left(list(accumulate(held)), size) + 1
 
 
-@lru_cache(maxsize=256)
-def _min_affinity_size(ids: tuple[int, ...], allocatable: tuple[int, ...], request: _Packed) -> int:
-    """The narrowest size with capacity for every type; a pure function of its arguments, so remembered."""
-    space = mask_space(ids)
+def _min_affinity_size(space: MaskSpace, allocatable: Sequence[int], request: _Packed) -> int:
+    """The narrowest size with capacity for every type."""
     words, guard, slack = request.words, request.guard, request.slack
-    sums = space.sums(allocatable)
-    return min(
-        [n for n, held in zip(space.sizes, sums, strict=True) if (held & words) + slack & guard == guard],
-        default=len(ids),
-    )
+    for size, sums in enumerate(space.sums(allocatable), start=1):
+        if guard in [(held & words) + slack & guard for held in sums]:
+            return size
+    return len(space.ids)
 
 
 def best_mask(hints: Hints) -> NodeMask:

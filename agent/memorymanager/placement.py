@@ -13,6 +13,7 @@ from agent.domain.hints import AnyNode, Hint, Hints
 from agent.domain.idset import NodeMask
 from agent.domain.pod import ResourceName
 from agent.domain.quantity import Quantity
+from agent.domain.settings import Fidelity
 from agent.domain.state import NodeMemory
 from agent.errors import AdmissionError
 from agent.memorymanager.hintsearch import SingleOrMulti, best_mask, calculate_hints, containing, satisfies
@@ -28,6 +29,7 @@ class Placement:
     machine: MachineState
     requests: Requests
     reuse: MemoryReuse
+    fidelity: Fidelity
 
     def choose(self, hint: Hint) -> NodeMask:
         """The nodes to allocate on; raises AdmissionError in the kubelet's words."""
@@ -36,9 +38,11 @@ class Placement:
             hints = self._default_hints()
             nodes = self._best(hints, preferred=preferred, which="default")
             preferred = bool(hints.preferred)
-        if not satisfies(self.machine, nodes, self.requests):
+        rule = SingleOrMulti.of(self.machine)
+        splits = self.fidelity is Fidelity.SAFE and rule.would_split(nodes.bits)
+        if splits or not satisfies(self.machine, nodes, self.requests):
             nodes = self._best(self._extended_hints(nodes), preferred=preferred, which="extended")
-        if SingleOrMulti.of(self.machine).violated_by(nodes.bits):
+        if rule.violated_by(nodes.bits):
             raise self._refusal("preferred hint violates NUMA node allocation")
         return nodes
 

@@ -77,4 +77,8 @@ def new_memory_manager(settings: Settings, topology: Topology) -> NoneMemoryMana
     if settings.memory_policy is MemoryPolicy.NONE:
         return NoneMemoryManager()
     reserved = system_reserved(settings, topology)
-    return StaticMemoryManager(initial=initial_machine_state(topology, reserved), gates=settings.gates)
+    return StaticMemoryManager(
+        initial=initial_machine_state(topology, reserved),
+        gates=settings.gates,
+        fidelity=settings.fidelity,
+    )

@@ -9,8 +9,8 @@ from agent.domain.idset import NO_NODES, NodeMask
 from agent.domain.outcome import Isolation, Outcome
 from agent.domain.pod import MEMORY, Container, Pod, PodUid
 from agent.domain.qos import QosClass, is_guaranteed_equivalent, qos_class
-from agent.domain.settings import Gates
-from agent.domain.state import Block, Blocks, MemoryState
+from agent.domain.settings import Fidelity, Gates
+from agent.domain.state import Block, Blocks, MemoryState, without_pod
 from agent.domain.trace import WHOLE_POD, Kept, MemoryGranted, Pool, Shared, Step
 from agent.errors import AdmissionError, StateError
 from agent.memorymanager.hintsearch import calculate_hints, searched_completely
@@ -40,6 +40,7 @@ class StaticMemoryManager:
 
     initial: MachineState
     gates: Gates
+    fidelity: Fidelity
 
     @property
     def allocatable(self) -> Blocks:
@@ -116,7 +117,7 @@ class StaticMemoryManager:
         requests = container_requests(pod, container)
         if not requests:
             return Outcome(state, reuse, (Shared(name, MEMORY, Pool.NODE, NOT_WANTED),))
-        nodes = Placement(machine=state.nodes, requests=requests, reuse=reuse).choose(hint)
+        nodes = self._placement(state, requests, reuse).choose(hint)
         blocks = _blocks(nodes, requests)
         machine = state.nodes
         for block in blocks:
@@ -140,7 +141,7 @@ class StaticMemoryManager:
         except AdmissionError as error:  # the kubelet lets the pod pass without memory of its own
             return Outcome(state, NO_REUSE, (Shared(WHOLE_POD, MEMORY, Pool.NODE, error.hint),))
         check_shared_pool(pod, budget)
-        nodes = Placement(machine=state.nodes, requests=budget, reuse=NO_REUSE).choose(hint)
+        nodes = self._placement(state, budget, NO_REUSE).choose(hint)
         blocks = _blocks(nodes, budget)
         machine = state.nodes
         for block in blocks:
@@ -192,6 +193,9 @@ class StaticMemoryManager:
         for block in state.of(uid, name) or ():
             nodes |= block.nodes
         return nodes
+
+    def _placement(self, state: MemoryState, requests: Requests, reuse: MemoryReuse) -> Placement:
+        return Placement(machine=state.nodes, requests=requests, reuse=reuse, fidelity=self.fidelity)
 
     def _unmanaged(self, pod: Pod) -> str:
         """Why the policy leaves the whole pod alone; empty where it does not."""
@@ -252,6 +256,6 @@ def _part(pod: Pod, container: Container, blocks: Blocks) -> Step:
 def _without_pod(state: MemoryState, uid: PodUid) -> MemoryState:
     return MemoryState(
         nodes=released(state.nodes, state.pod_entries[uid]),
-        entries={other: held for other, held in state.entries.items() if other != uid},
-        pod_entries={other: held for other, held in state.pod_entries.items() if other != uid},
+        entries=without_pod(state.entries, uid),
+        pod_entries=without_pod(state.pod_entries, uid),
     )

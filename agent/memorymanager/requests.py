@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from agent.domain.pod import Container, ContainerKind, Pod, ResourceName, Resources, is_memory_type
+from agent.domain.pod import Container, ContainerKind, Pod, ResourceName, Resources
 from agent.domain.qos import is_guaranteed_equivalent
 from agent.domain.quantity import NANO
 from agent.errors import AdmissionError
@@ -63,12 +63,11 @@ def _asked(pod: Pod) -> Iterator[tuple[ContainerKind, ResourceName, int]]:
 
 def _requested(resources: Resources) -> Requests:
     sizes = {}
-    for name, quantity in sorted(resources.requests.items()):
-        if is_memory_type(name):
-            if quantity.nano % NANO:
-                raise AdmissionError(
-                    "[memorymanager] failed to represent quantity as int64",
-                    hint=f"{name} {quantity} is not a whole number of bytes",
-                )
-            sizes[name] = quantity.value
+    for name, quantity in resources.memory_requests.items():
+        if quantity.nano % NANO:
+            raise AdmissionError(
+                "[memorymanager] failed to represent quantity as int64",
+                hint=f"{name} {quantity} is not a whole number of bytes",
+            )
+        sizes[name] = quantity.value
     return sizes

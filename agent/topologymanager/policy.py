@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import compress
 from operator import itemgetter, or_
 
@@ -35,6 +35,7 @@ from agent.topologymanager.options import policy_options
 from agent.topologymanager.reachable import MaskList, OutOfReachError, reachable
 
 Distances = Mapping[int, Mapping[int, int]]
+_Lists = Mapping[tuple[int, ResourceName], Hints]
 
 _NO_AFFINITY = frozenset((ANY_NODE_BITS,))
 _IMPOSSIBLE = Hints(preferred=(), other=(ANY_NODE_BITS,))
@@ -55,22 +56,30 @@ class TopologyManager:
         Raises AdmissionError where best-effort would have to rank more masks than can be.
         """
         if self.policy is TopologyPolicy.NONE:
-            return Merged(container, Hint(ANY_NODE, preferred=False), admitted=True)
-        hint = self._merged(_hint_lists(providers))
-        return Merged(container, hint, hint.preferred or self.policy is TopologyPolicy.BEST_EFFORT)
+            return _taken(container, Hint(ANY_NODE, preferred=False))
+        lists = _hint_lists(providers)
+        hint = self._preferred(lists)
+        if hint is not None:
+            return _taken(container, hint)
+        if self.policy is TopologyPolicy.BEST_EFFORT:
+            return _taken(container, self._unpreferred(lists))
+        return Merged(container, admitted=False, merging=partial(self._unpreferred, lists))
 
-    def _merged(self, lists: Mapping[tuple[int, ResourceName], Hints]) -> Hint:
+    def _preferred(self, lists: _Lists) -> Hint | None:
         single = self.policy is TopologyPolicy.SINGLE_NUMA_NODE
         wished = [_single_nodes(hints) if single else hints for hints in lists.values()]
         common = _preferred_by_all(wished, self.nodes.bits)
-        if common:
-            mask = NodeMask(self._best(common, 0))
-            return Hint(ANY_NODE if single and mask == self.nodes else mask, preferred=True)
-        if single:
+        if not common:
+            return None
+        mask = NodeMask(self._best(common, 0))
+        return Hint(ANY_NODE if single and mask == self.nodes else mask, preferred=True)
+
+    def _unpreferred(self, lists: _Lists) -> Hint:
+        if self.policy is TopologyPolicy.SINGLE_NUMA_NODE:
             return Hint(ANY_NODE, preferred=False)
         return Hint(NodeMask(self._best_unpreferred(lists)), preferred=False)
 
-    def _best_unpreferred(self, lists: Mapping[tuple[int, ResourceName], Hints]) -> int:
+    def _best_unpreferred(self, lists: _Lists) -> int:
         held = [MaskList(frozenset((*h.preferred, *h.other)), h.complete) for h in lists.values()]
         try:
             masks = reachable(held, self.nodes.bits)
@@ -88,6 +97,10 @@ class TopologyManager:
         if self.distances is None or len(tied) == 1:
             return min(tied)
         return min((_distance(mask, self.distances), mask) for mask in tied)[1]
+
+
+def _taken(container: str, hint: Hint) -> Merged:
+    return Merged(container, admitted=True, merging=lambda: hint)
 
 
 def new_topology_manager(settings: Settings, topology: Topology) -> TopologyManager:
@@ -132,7 +145,7 @@ def _distance(mask: int, distances: Distances) -> int:
     return sum(map(sum, map(pick, pick(distances))))
 
 
-def _hint_lists(providers: Sequence[Wishes]) -> dict[tuple[int, ResourceName], Hints]:
+def _hint_lists(providers: Sequence[Wishes]) -> _Lists:
     """One list per provider and resource that has an opinion."""
     return {
         (position, resource): _IMPOSSIBLE if isinstance(wish, Impossible) else wish
@@ -166,7 +179,7 @@ def _narrowest(held: MaskList) -> int:
     return min(map(int.bit_count, masks), default=0)
 
 
-def _unranked(lists: Mapping[tuple[int, ResourceName], Hints]) -> AdmissionError:
+def _unranked(lists: _Lists) -> AdmissionError:
     covers = {
         key: reduce(or_, {*hints.preferred, *hints.other} - _NO_AFFINITY, 0).bit_count()
         for key, hints in lists.items()

@@ -22,7 +22,7 @@ from struct import pack, unpack
 from typing import Final
 
 from agent.domain.idset import iter_bits
-from agent.domain.maskspace import EXACT_NODES, mask_space
+from agent.domain.maskspace import EXACT_NODES
 
 _COUNT_BITS: Final = 16
 """A list has fewer than 2^16 different masks over at most `EXACT_NODES` nodes."""
@@ -85,7 +85,7 @@ def _intersections(lists: list[AbstractSet[int]], nodes: int) -> AbstractSet[int
 def _by_counting(lists: Sequence[AbstractSet[int]], nodes: int) -> set[int]:
     """The same over ``lists`` of non-empty masks with fewer than 2^64 combinations."""
     ids = tuple(iter_bits(nodes))
-    masks = (0, *mask_space(ids).masks)  # a mask's position has a bit for each of ``ids``
+    masks = _subsets(ids)
     halves = _halves(_COUNT_BITS, len(ids))
     counts = (_superset_counts(bytes(map(held.__contains__, masks)), halves) for held in lists)
     products = map(prod, zip(*counts, strict=True))
@@ -94,6 +94,14 @@ def _by_counting(lists: Sequence[AbstractSet[int]], nodes: int) -> set[int]:
         packed -= (packed >> shift) & low
     tuples = unpack(f"<{len(masks)}Q", packed.to_bytes(8 * len(masks), "little"))
     return set(compress(masks[1:], tuples[1:]))
+
+
+def _subsets(ids: tuple[int, ...]) -> list[int]:
+    """All masks over ``ids``; a mask's position has a bit for each of its nodes."""
+    masks = [0]
+    for node in ids:
+        masks += [mask | 1 << node for mask in masks]
+    return masks
 
 
 def _superset_counts(flags: bytes, halves: list[tuple[int, int]]) -> tuple[int, ...]:

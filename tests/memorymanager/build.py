@@ -8,7 +8,7 @@ from agent.domain.hints import ANY_NODE, Hint, Hints, Wishes
 from agent.domain.idset import NodeMask
 from agent.domain.pod import CPU, MEMORY, Container, ContainerKind, Pod, PodUid, ResourceName, Resources
 from agent.domain.quantity import Quantity
-from agent.domain.settings import Gates, MemoryPolicy, Settings
+from agent.domain.settings import Fidelity, Gates, MemoryPolicy, Settings
 from agent.domain.state import Block, Blocks, MemoryState
 from agent.domain.topology import NodeId, NumaNode, Topology
 from agent.memorymanager.machinestate import initial_machine_state
@@ -39,11 +39,16 @@ def topology(memory: Sequence[int], pages_2mi: Sequence[int] = ()) -> Topology:
 
 
 def manager(
-    memory: Sequence[int], pages_2mi: Sequence[int] = (), gates: Gates | None = None
+    memory: Sequence[int],
+    pages_2mi: Sequence[int] = (),
+    gates: Gates | None = None,
+    fidelity: Fidelity = Fidelity.SAFE,
 ) -> StaticMemoryManager:
     """A manager that reserves nothing, so that ``memory`` is what can be allocated."""
     return StaticMemoryManager(
-        initial=initial_machine_state(topology(memory, pages_2mi), {}), gates=gates or Gates()
+        initial=initial_machine_state(topology(memory, pages_2mi), {}),
+        gates=gates or Gates(),
+        fidelity=fidelity,
     )
 
 

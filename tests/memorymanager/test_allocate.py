@@ -9,6 +9,7 @@ from agent.domain.idset import NO_NODES
 from agent.domain.outcome import Isolation
 from agent.domain.pod import MEMORY, Container, Pod, PodUid, Resources
 from agent.domain.quantity import Quantity, parse_quantity
+from agent.domain.settings import Fidelity
 from agent.domain.state import MemoryState
 from agent.domain.trace import Kept, MemoryGranted, Pool, Shared
 from agent.errors import AdmissionError
@@ -157,11 +158,20 @@ def test_a_fraction_of_a_byte_is_refused() -> None:
 
 def test_one_node_of_a_group_with_room_serves_alone_if_the_merged_hint_says_so() -> None:
     """The kubelet's check looks at multi-node masks only; another resource's hint can cut a group."""
-    static = manager([10, 10])
+    static = manager([10, 10], fidelity=Fidelity.KUBELET)
     state = _single(static, (9, "0-1"), (8, "0-1"))
     state = static.remove_pod(state, PodUid("t0"))
     after = admit(static, state, pod(app("a", 3)), hint("0"))
     assert reserved_and_assigned(after) == [(4, 2, "0"), (7, 1, "0-1")]
+
+
+def test_by_default_the_whole_group_serves_where_the_merged_hint_names_one_of_its_nodes() -> None:
+    static = manager([10, 10])
+    state = _single(static, (12, "0-1"))
+    after = admit(static, state, pod(app("a", 3)), hint("1", preferred=False))
+    assert reserved_and_assigned(after) == [(10, 2, "0-1"), (5, 2, "0-1")]
+    with pytest.raises(AdmissionError, match="failed to find the extended preferred hint"):
+        admit(static, state, pod(app("a", 3)), hint("1"))
 
 
 def test_each_type_counts_as_an_assignment_and_overflow_goes_to_the_next_node() -> None:
