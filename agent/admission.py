@@ -102,6 +102,14 @@ def restore(managers: Managers, state: NodeState) -> NodeState:
     return NodeState(cpu=cpu, memory=memory)
 
 
+def adapted(managers: Managers, state: NodeState) -> NodeState:
+    """The state on this machine: what pods hold stays, online or not, the rest is what there is.
+
+    Never refuses; a state that fits comes back equal.
+    """
+    return NodeState(cpu=managers.cpu.adapted(state.cpu), memory=managers.memory.adapted(state.memory))
+
+
 def admit(managers: Managers, state: NodeState, pod: Pod) -> Decision:
     """Decide about ``pod``. A pod that already holds its resources keeps exactly those."""
     attempt = _Attempt(managers, state, pod)
@@ -169,7 +177,7 @@ def remove_container(managers: Managers, state: NodeState, uid: PodUid, name: st
 
 def remove_pod(managers: Managers, state: NodeState, uid: PodUid) -> NodeState:
     """Release everything the pod holds; the same state comes back if it holds nothing."""
-    if uid not in state.pods():
+    if not state.holds(uid):
         return state
     return NodeState(
         cpu=managers.cpu.remove_pod(state.cpu, uid),

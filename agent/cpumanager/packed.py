@@ -130,9 +130,10 @@ def _take_whole_cores(acc: _Accumulator, tables: CpuTables) -> None:
     whole, free, needed, taken = tables.threads_per_core, acc.free, acc.needed, 0
     for unit in tables.inner_order(free):
         for core in unit.whole_cores:
-            if (free & core).bit_count() == whole and core.bit_count() <= needed:
+            own = free & core
+            if own and own.bit_count() == whole and core.bit_count() <= needed:
                 taken |= core
-                free ^= free & core
+                free ^= own
                 needed -= core.bit_count()
                 if needed < tables.smallest_core:
                     break

@@ -46,6 +46,9 @@ class CpuManager(Protocol):
     def restore(self, state: CpuState) -> CpuState:
         """Check a stored state; an empty one becomes the initial one."""
 
+    def adapted(self, state: CpuState) -> CpuState:
+        """The state with what pods hold kept and all else as this machine has it; never refuses."""
+
     def wishes(self, state: CpuState, pod: Pod, container: Container, reuse: CpuSet) -> Wishes:
         """Hints for one container."""
 
@@ -84,6 +87,10 @@ class NoneCpuManager:
     def restore(self, state: CpuState) -> CpuState:
         """The state as it is."""
         return state
+
+    def adapted(self, _state: CpuState) -> CpuState:
+        """Nothing is kept."""
+        return CpuState()
 
     def wishes(self, _state: CpuState, _pod: Pod, _container: Container, _reuse: CpuSet) -> Wishes:
         """No opinion."""

@@ -15,10 +15,8 @@ def is_managed_as_pod(pod: Pod, gates: Gates) -> bool:
 
 def guaranteed_cpus(pod: Pod, container: Container, gates: Gates) -> int:
     """How many exclusive CPUs the container gets; 0: it shares."""
-    if not _may_be_exclusive(pod, container, gates):
-        return 0
-    request = container.resources.request(CPU)
-    return request.value if _is_whole(request) else 0
+    n = _whole(container.resources.request(CPU))
+    return n if n and _may_be_exclusive(pod, container, gates) else 0
 
 
 def pod_guaranteed_cpus(pod: Pod, gates: Gates) -> int:
@@ -28,9 +26,7 @@ def pod_guaranteed_cpus(pod: Pod, gates: Gates) -> int:
     they start (KEP-753).
     """
     if is_managed_as_pod(pod, gates):
-        request = pod.resources.request(CPU)
-        exclusive = qos_class(pod) is QosClass.GUARANTEED and _is_whole(request)
-        return request.value if exclusive else 0
+        return _whole(pod.resources.request(CPU)) if qos_class(pod) is QosClass.GUARANTEED else 0
     peak = running = 0
     for container in pod.containers:
         n = guaranteed_cpus(pod, container, gates)
@@ -51,7 +47,7 @@ def why_shared(pod: Pod, container: Container, gates: Gates) -> str:
     if is_managed_as_pod(pod, gates) and not is_guaranteed_equivalent(container):
         return "its requests of cpu and memory are not both set and equal to its limits"
     request = container.resources.request(CPU)
-    if _is_whole(request):
+    if not request.nano:
         return "it requests no CPU"
     return f"its CPU request {request} is not a whole number"
 
@@ -74,6 +70,10 @@ def _may_be_exclusive(pod: Pod, container: Container, gates: Gates) -> bool:
     return is_managed_as_pod(pod, gates) and is_guaranteed_equivalent(container)
 
 
-def _is_whole(quantity: Quantity) -> bool:
-    """The kubelet's test: both sides round up, so 1999.5m passes as 2."""
-    return quantity.value * 1000 == quantity.milli
+def _whole(quantity: Quantity) -> int:
+    """The quantity if it is a whole number, else 0.
+
+    The kubelet's test: both sides round up, so 1999.5m passes as 2.
+    """
+    value = quantity.value
+    return value if value * 1000 == quantity.milli else 0

@@ -57,14 +57,22 @@ class StaticCpuManager:
 
     def restore(self, state: CpuState) -> CpuState:
         """The state to go on with after a start; raises StateError if it does not fit."""
-        strict = self.options.strict_reservation
         check = StateCheck(
-            online=self.allocatable if strict else self.topology.online,
+            online=self.shareable,
             reserved=self.reserved,
-            strict_reservation=strict,
+            strict_reservation=self.options.strict_reservation,
             pod_entries=self.gates.pod_level_resource_managers,
         )
         return check.restored(state)
+
+    def adapted(self, state: CpuState) -> CpuState:
+        """What pods hold as it is, though it be offline or reserved now; the rest as the shared pool."""
+        return replace(state, default=self.shareable - state.held)
+
+    @property
+    def shareable(self) -> CpuSet:
+        """What belongs to the shared pool unless somebody holds it."""
+        return self.allocatable if self.options.strict_reservation else self.topology.online
 
     def available(self, state: CpuState) -> CpuSet:
         """What may be given exclusively: the shared pool less the reserved CPUs."""
@@ -211,18 +219,24 @@ class StaticCpuManager:
         if uid in state.pod_entries:
             return left if uid in left.entries else self.remove_pod(state, uid)
         in_use = union(left.entries.get(uid, NOTHING).values())
-        return replace(left, default=left.default | (own - in_use))
+        return replace(left, default=left.default | self._returning(own - in_use))
 
     def remove_pod(self, state: CpuState, uid: PodUid) -> CpuState:
         """Release everything the pod holds: its own set, or what its containers hold."""
+        if uid not in state.entries and uid not in state.pod_entries:
+            return state
         held = state.pod_entries.get(uid)
         if held is None:
             held = union(state.entries.get(uid, NOTHING).values())
         return CpuState(
-            default=state.default | held,
+            default=state.default | self._returning(held),
             entries=without_pod(state.entries, uid),
             pod_entries=without_pod(state.pod_entries, uid),
         )
+
+    def _returning(self, cpus: CpuSet) -> CpuSet:
+        """What of ``cpus`` the shared pool gets when they are released; the kubelet's takes it all."""
+        return cpus if self.fidelity is Fidelity.KUBELET else cpus & self.shareable
 
     def isolation(self, state: CpuState, pod: Pod, container: Container) -> Isolation:
         """KEP-5526: how far the container is kept apart."""

@@ -90,12 +90,12 @@ class IdSet:
         parts = []
         bits = self.bits
         while bits:
-            first = (bits & -bits).bit_length() - 1
-            run = bits >> first
-            length = (~run & (run + 1)).bit_length() - 1
-            last = first + length - 1
-            parts.append(str(first) if length == 1 else f"{first}-{last}")
-            bits &= ~(((1 << length) - 1) << first)
+            low = bits & -bits
+            carried = bits + low  # through the lowest run, to the bit above it
+            end = carried & -carried
+            first, last = low.bit_length() - 1, end.bit_length() - 2
+            parts.append(str(first) if first == last else f"{first}-{last}")
+            bits = carried ^ end
         return ",".join(parts)
 
     def __repr__(self) -> str:

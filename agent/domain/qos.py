@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from operator import attrgetter
 
 from agent.domain.pod import CPU, MEMORY, Container, Pod, Resources
+
+_is_pinned = attrgetter("is_pinned")
 
 
 class QosClass(Enum):
@@ -44,7 +47,7 @@ def why_qos(pod: Pod) -> str:
 
 
 def _class_of(stated: Sequence[Resources]) -> QosClass:
-    if stated and all(resources.is_pinned for resources in stated):
+    if stated and all(map(_is_pinned, stated)):
         return QosClass.GUARANTEED
     return QosClass.BURSTABLE if any(map(_states_some, stated)) else QosClass.BEST_EFFORT
 

@@ -54,6 +54,7 @@ class Fidelity(Enum):
     issue 140495). With strict-cpu-reservation it gives away the shared pool's last CPU (141196).
     With full-pcpus-only it refuses, after a restart, a container what this already holds. Undoing a
     refused pod, it may free memory on another NUMA node of a group than the pod had taken it from.
+    Where more memory is reserved on a NUMA node than it has, it takes the node for one of 16 EiB.
     Where CPUs and memory agree on one node only, it places memory there even if the node serves a
     group, and then cannot tell after a restart whose node it is.
     """

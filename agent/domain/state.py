@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
+from agent.domain.idset import NO_CPUS, CpuSet, NodeMask, union
 from agent.domain.pod import PodUid, ResourceName
 from agent.domain.topology import NodeId
 
@@ -31,6 +31,12 @@ class CpuState:
     default: CpuSet = NO_CPUS
     entries: Mapping[PodUid, ContainerCpus] = field(default_factory=dict)
     pod_entries: Mapping[PodUid, CpuSet] = field(default_factory=dict)
+
+    @property
+    def held(self) -> CpuSet:
+        """The CPUs that pods hold, online or not."""
+        containers = (cpus for pod in self.entries.values() for cpus in pod.values())
+        return union(self.pod_entries.values()) | union(containers)
 
     def of(self, uid: PodUid, container: str) -> CpuSet | None:
         """The container's own entry, None where it runs in the node shared pool."""
@@ -140,19 +146,34 @@ def without_pod(entries: Mapping[PodUid, V], uid: PodUid) -> Mapping[PodUid, V]:
     return left
 
 
-def invariants(state: NodeState, online: CpuSet, strictly_reserved: CpuSet = NO_CPUS) -> Iterator[str]:
+def invariants(
+    state: NodeState, online: CpuSet, strictly_reserved: CpuSet = NO_CPUS, kept: CpuSet = NO_CPUS
+) -> Iterator[str]:
     """Yield a sentence for each invariant that ``state`` breaks; none for a sound state.
 
-    Exclusive CPUs are disjoint from the shared pool and between pods, default and assigned make
-    up all of ``online`` (less ``strictly_reserved``), a pod's set covers its containers' sets and
-    goes with the last of them, and per NUMA node and type reserved + free = allocatable.
+    Exclusive CPUs are disjoint from the shared pool and between pods, the shared pool is all of
+    ``online`` (less ``strictly_reserved``) that nobody holds, a pod's set covers its containers' sets
+    and goes with the last of them, and per NUMA node and type reserved + free = allocatable. Pods
+    may hold ``kept`` besides: CPUs that went offline or became reserved since.
     """
-    yield from _cpu_invariants(state.cpu, online - strictly_reserved)
+    yield from _cpu_invariants(state.cpu, online - strictly_reserved, kept)
     yield from memory_invariants(state.memory)
 
 
-def _cpu_invariants(cpu: CpuState, expected: CpuSet) -> Iterator[str]:
-    owned = cpu.default
+def _cpu_invariants(cpu: CpuState, expected: CpuSet, kept: CpuSet) -> Iterator[str]:
+    yield from _holding_invariants(cpu, cpu.default)
+    nobodys = expected - cpu.held - cpu.default
+    strange = (cpu.default | cpu.held - kept) - expected
+    if nobodys or strange:
+        yield f"CPUs {nobodys or 'none'} belong to nobody, CPUs {strange or 'none'} do not exist"
+
+
+def holding_invariants(cpu: CpuState) -> Iterator[str]:
+    """Yield a sentence for each invariant that what pods hold breaks, on whatever machine."""
+    yield from _holding_invariants(cpu, NO_CPUS)
+
+
+def _holding_invariants(cpu: CpuState, owned: CpuSet) -> Iterator[str]:
     yield from _abandoned(cpu.entries, cpu.pod_entries, "CPUs")
     for uid in sorted({*cpu.entries, *cpu.pod_entries}):
         pod = cpu.pod_entries.get(uid, NO_CPUS)
@@ -164,8 +185,6 @@ def _cpu_invariants(cpu: CpuState, expected: CpuSet) -> Iterator[str]:
         if not held.isdisjoint(owned):
             yield f"pod {uid} holds CPUs {held & owned} that are also in the shared pool or another pod's"
         owned |= held
-    if owned != expected:
-        yield f"CPUs {expected - owned or 'none'} belong to nobody, CPUs {owned - expected or 'none'} do not exist"
 
 
 def _abandoned(
@@ -209,7 +228,7 @@ def _booking_invariants(memory: MemoryState) -> Iterator[str]:
         for kind, table in held.tables.items():
             booked[kind] = booked.get(kind, 0) + table.reserved
     for uid in {*memory.entries, *memory.pod_entries}:
-        for block in _counted(memory, uid):
+        for block in counted_blocks(memory, uid):
             booked[block.type] = booked.get(block.type, 0) - block.size
     for kind, rest in sorted(booked.items()):
         if rest > 0:
@@ -218,7 +237,7 @@ def _booking_invariants(memory: MemoryState) -> Iterator[str]:
             yield f"{kind}: {-rest} bytes are in blocks but not reserved"
 
 
-def _counted(memory: MemoryState, uid: PodUid) -> Iterator[Block]:
+def counted_blocks(memory: MemoryState, uid: PodUid) -> Iterator[Block]:
     """The blocks that are booked for a pod: its own where it was allocated as one."""
     if uid in memory.pod_entries:
         yield from memory.pod_entries[uid]

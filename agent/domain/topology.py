@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NewType, TypeVar
 
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
@@ -27,6 +27,7 @@ NO_NODE = NodeId(-1)
 _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti")
 
 
+@lru_cache(maxsize=64)
 def hugepages_resource(page_kib: int) -> ResourceName:
     """The resource name of a page size in KiB: 2048 -> ``hugepages-2Mi``."""
     size, suffix = page_kib, 1

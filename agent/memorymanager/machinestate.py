@@ -13,7 +13,8 @@ from typing import Final
 
 from agent.domain.idset import NodeMask
 from agent.domain.pod import MEMORY, PodUid, ResourceName
-from agent.domain.state import Block, Blocks, MemoryState, MemoryTable, NodeMemory
+from agent.domain.settings import Fidelity
+from agent.domain.state import Block, Blocks, MemoryState, MemoryTable, NodeMemory, counted_blocks
 from agent.domain.topology import NodeId, NumaNode, Topology, hugepages_resource
 from agent.errors import StateError
 from agent.memorymanager.reserved import SystemReserved
@@ -23,31 +24,37 @@ KIB: Final = 1024
 UINT64_MAX: Final = (1 << 64) - 1
 
 
-def initial_machine_state(topology: Topology, reserved: SystemReserved) -> MachineState:
+def initial_machine_state(topology: Topology, reserved: SystemReserved, fidelity: Fidelity) -> MachineState:
     """The machine without any allocation: each node its own cell, all allocatable memory free."""
     return {
         node.id: NodeMemory(
-            assignments=0, cells=NodeMask.of((node.id,)), tables=_tables(node, reserved.get(node.id, {}))
+            assignments=0,
+            cells=NodeMask.of((node.id,)),
+            tables=_tables(node, reserved.get(node.id, {}), fidelity),
         )
         for node in topology.nodes
     }
 
 
-def _tables(node: NumaNode, reserved: Mapping[ResourceName, int]) -> Mapping[ResourceName, MemoryTable]:
+def _tables(
+    node: NumaNode, reserved: Mapping[ResourceName, int], fidelity: Fidelity
+) -> Mapping[ResourceName, MemoryTable]:
     """Huge pages are part of the node's memory, so ``memory`` offers what they leave."""
     tables, in_hugepages = {}, 0
     for page_kib, pages in node.hugepages.items():
         kind, total = hugepages_resource(page_kib), page_kib * KIB * pages
-        tables[kind] = _fresh_table(total, reserved.get(kind, 0), total)
+        tables[kind] = _fresh_table(total, reserved.get(kind, 0), total, fidelity)
         in_hugepages += total
-    tables[MEMORY] = _fresh_table(node.memory, reserved.get(MEMORY, 0), node.memory - in_hugepages)
+    usable = node.memory - in_hugepages
+    tables[MEMORY] = _fresh_table(node.memory, reserved.get(MEMORY, 0), usable, fidelity)
     return dict(sorted(tables.items()))
 
 
-def _fresh_table(total: int, system_reserved: int, usable: int) -> MemoryTable:
-    # Unsigned 64-bit as in the kubelet, whose checkpoint has to agree: where more is reserved, or in
-    # huge pages, than there is, the difference wraps round.
-    allocatable = usable - system_reserved & UINT64_MAX
+def _fresh_table(total: int, system_reserved: int, usable: int, fidelity: Fidelity) -> MemoryTable:
+    allocatable = max(0, usable - system_reserved)
+    if fidelity is Fidelity.KUBELET:
+        # Unsigned 64-bit: where more is reserved, or in huge pages, than there is, it wraps round.
+        allocatable = usable - system_reserved & UINT64_MAX
     return MemoryTable(
         total=total, system_reserved=system_reserved, allocatable=allocatable, reserved=0, free=allocatable
     )
@@ -70,12 +77,14 @@ def booked(nodes: MachineState, block: Block, size: int) -> MachineState:
 
 
 def released(nodes: MachineState, blocks: Blocks) -> MachineState:
-    """Give back ``blocks``; a node without assignments is its own cell again."""
+    """Give back ``blocks``; a node without assignments is its own cell again, a node that is gone stays so."""
     after = dict(nodes)
     for block in blocks:
         size = block.size
         for node in map(NodeId, block.nodes):
-            held = after[node]
+            held = after.get(node)
+            if held is None:
+                continue
             table = held.tables.get(block.type)
             given = min(size, table.reserved) if table else 0
             size -= given
@@ -127,6 +136,33 @@ def _counted(nodes: MachineState, uid: PodUid, container: str, blocks: Blocks) -
     return nodes
 
 
+def bookable_machine_state(initial: MachineState, state: MemoryState) -> MachineState:
+    """As `expected_machine_state`, but what this machine has no node, type or room for is not booked."""
+    nodes = initial
+    for uid in sorted({*state.entries, *state.pod_entries}):
+        for block in counted_blocks(state, uid):
+            there = NodeMask.of(n for n in block.nodes if _table_of(initial, NodeId(n), block.type))
+            if there:
+                nodes = booked(nodes, replace(block, nodes=there), block.size)
+    return nodes
+
+
+def adds_up(state: MemoryState) -> bool:
+    """Tell whether the machine state is what the blocks amount to, on a machine of its own sizes."""
+    vacant = {
+        node: NodeMemory(
+            assignments=0,
+            cells=NodeMask.of((node,)),
+            tables={
+                kind: replace(table, reserved=0, free=table.allocatable)
+                for kind, table in held.tables.items()
+            },
+        )
+        for node, held in state.nodes.items()
+    }
+    return machine_states_equal(state.nodes, bookable_machine_state(vacant, state))
+
+
 def machine_states_equal(stored: MachineState, expected: MachineState) -> bool:
     """Compare two machine states; reserved and free as sums over each node's cells."""
     return stored.keys() == expected.keys() and all(
@@ -160,5 +196,6 @@ def _sums(nodes: MachineState, cells: NodeMask, kind: ResourceName) -> tuple[int
 
 def _table_of(nodes: MachineState, node: NodeId, kind: ResourceName) -> Iterable[MemoryTable]:
     """The table, or nothing: nodes of one group need not have the same huge page sizes."""
-    table = nodes[node].tables.get(kind)
+    held = nodes.get(node)
+    table = held.tables.get(kind) if held else None
     return () if table is None else (table,)

@@ -33,8 +33,8 @@ class MemoryManager(Protocol):
         Raises StateError.
         """
 
-    def rebooked(self, state: MemoryState) -> MemoryState:
-        """The state with its machine state worked out anew from its blocks. Raises StateError."""
+    def adapted(self, state: MemoryState) -> MemoryState:
+        """The state with every block kept, and booked on this machine as far as it has room; never refuses."""
 
     def wishes(self, state: MemoryState, pod: Pod, container: Container, reuse: MemoryReuse) -> Wishes:
         """Where the container's memory could come from; the one place it is at, if it holds some."""
@@ -78,7 +78,7 @@ def new_memory_manager(settings: Settings, topology: Topology) -> NoneMemoryMana
         return NoneMemoryManager()
     reserved = system_reserved(settings, topology)
     return StaticMemoryManager(
-        initial=initial_machine_state(topology, reserved),
+        initial=initial_machine_state(topology, reserved, settings.fidelity),
         gates=settings.gates,
         fidelity=settings.fidelity,
     )

@@ -26,9 +26,9 @@ class NoneMemoryManager:
         """The empty state, whatever was stored."""
         return MemoryState()
 
-    def rebooked(self, state: MemoryState) -> MemoryState:
-        """See `MemoryManager.rebooked`: nothing is booked."""
-        return state
+    def adapted(self, state: MemoryState) -> MemoryState:
+        """Nothing is kept."""
+        return MemoryState()
 
     def wishes(self, state: MemoryState, pod: Pod, container: Container, reuse: MemoryReuse) -> Wishes:
         """No opinion."""

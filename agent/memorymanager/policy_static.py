@@ -16,6 +16,7 @@ from agent.errors import AdmissionError, StateError
 from agent.memorymanager.hintsearch import calculate_hints, searched_completely
 from agent.memorymanager.machinestate import (
     MachineState,
+    bookable_machine_state,
     booked,
     expected_machine_state,
     machine_states_equal,
@@ -73,9 +74,10 @@ class StaticMemoryManager:
             raise StateError("[memorymanager] the expected machine state is different from the real one")
         return state
 
-    def rebooked(self, state: MemoryState) -> MemoryState:
-        """The state with its machine state worked out anew from its blocks. Raises StateError."""
-        return replace(state, nodes=expected_machine_state(self.initial, state))
+    def adapted(self, state: MemoryState) -> MemoryState:
+        """See `MemoryManager.adapted`; a machine state that fits stays to the byte."""
+        nodes = bookable_machine_state(self.initial, state)
+        return state if machine_states_equal(state.nodes, nodes) else replace(state, nodes=nodes)
 
     def wishes(self, state: MemoryState, pod: Pod, container: Container, reuse: MemoryReuse) -> Wishes:
         """The masks that can serve the container; the nodes it is on, if it holds memory."""

@@ -64,10 +64,11 @@ def _asked(pod: Pod) -> Iterator[tuple[ContainerKind, ResourceName, int]]:
 def _requested(resources: Resources) -> Requests:
     sizes = {}
     for name, quantity in resources.memory_requests.items():
-        if quantity.nano % NANO:
+        size, fraction = divmod(quantity.nano, NANO)
+        if fraction:
             raise AdmissionError(
                 "[memorymanager] failed to represent quantity as int64",
                 hint=f"{name} {quantity} is not a whole number of bytes",
             )
-        sizes[name] = quantity.value
+        sizes[name] = size
     return sizes

@@ -80,7 +80,7 @@ class TopologyManager:
         return Hint(NodeMask(self._best_unpreferred(lists)), preferred=False)
 
     def _best_unpreferred(self, lists: _Lists) -> int:
-        held = [MaskList(frozenset((*h.preferred, *h.other)), h.complete) for h in lists.values()]
+        held = [MaskList((*h.preferred, *h.other), h.complete) for h in lists.values()]
         try:
             masks = reachable(held, self.nodes.bits)
         except OutOfReachError as error:
@@ -175,7 +175,7 @@ def _preferred_by_all(lists: Sequence[Hints], nodes: int) -> set[int]:
 
 def _narrowest(held: MaskList) -> int:
     """The bit count of the narrowest mask; a hint without affinity has none, and 0 if all are such."""
-    masks = held.masks - _NO_AFFINITY if ANY_NODE_BITS in held.masks else held.masks
+    masks = set(held.masks) - _NO_AFFINITY if ANY_NODE_BITS in held.masks else held.masks
     return min(map(int.bit_count, masks), default=0)
 
 

@@ -11,13 +11,12 @@ of whole integers: n steps, whatever the lists hold, in place of their cartesian
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import compress
 from math import prod
-from operator import and_, or_
+from operator import and_, mul, or_
 from struct import pack, unpack
 from typing import Final
 
@@ -39,13 +38,13 @@ class OutOfReachError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MaskList:
-    """The different masks of one list, `ANY_NODE_BITS` too; not ``complete`` where wide ones are missing."""
+    """The masks of one list, `ANY_NODE_BITS` too; not ``complete`` where wide ones are missing."""
 
-    masks: frozenset[int]
+    masks: tuple[int, ...]
     complete: bool
 
 
-def reachable(lists: Sequence[MaskList], nodes: int) -> AbstractSet[int]:
+def reachable(lists: Sequence[MaskList], nodes: int) -> set[int]:
     """The non-empty masks within ``nodes`` that are the AND of one mask of each list.
 
     Raises OutOfReachError where that cannot be told exactly.
@@ -54,41 +53,45 @@ def reachable(lists: Sequence[MaskList], nodes: int) -> AbstractSet[int]:
     # No AND leaves what a list's masks cover together: nodes outside of that don't count. The
     # masks that a cut list lacks may cover anything.
     nodes = reduce(and_, (cover for cover, held in zip(covers, lists, strict=True) if held.complete), nodes)
-    narrowed: list[AbstractSet[int]] = []
+    narrowed: list[set[int]] = []
     for cover, held in zip(covers, lists, strict=True):
-        masks = held.masks if not cover & ~nodes else frozenset(mask & nodes for mask in held.masks)
+        masks = {mask & nodes for mask in held.masks} if cover & ~nodes else set(held.masks)
+        masks.discard(0)
         # What is missing adds nothing to a list that has every mask already.
-        if not held.complete and len(masks - {0}) < (1 << nodes.bit_count()) - 1:
+        if not held.complete and len(masks) < (1 << nodes.bit_count()) - 1:
             raise OutOfReachError
-        narrowed.append(masks - {0} if 0 in masks else masks)
+        narrowed.append(masks)
     return _intersections(sorted(narrowed, key=len), nodes)
 
 
-def _intersections(lists: list[AbstractSet[int]], nodes: int) -> AbstractSet[int]:
+def _intersections(lists: list[set[int]], nodes: int) -> set[int]:
     """The ANDs, less the empty one, over ``lists`` (shortest first, they are used up) of subsets of ``nodes``."""
     countable = nodes.bit_count() <= EXACT_NODES
     most = _FEW_PAIRS if countable else _MOST_PAIRS
-    found: AbstractSet[int] = {nodes}
+    identity = {nodes}
+    found = identity
     while lists and len(found) * len(lists[0]) <= most:
         masks = lists.pop(0)
         found = {one & other for one in found for other in masks} - {0}
     if lists and not countable:
         raise OutOfReachError
     while lists:
-        group = [found, lists.pop(0)]
+        group = [lists.pop(0)] if found == identity else [found, lists.pop(0)]
         while lists and prod(map(len, (*group, lists[0]))) < 1 << _PRODUCT_BITS:
             group.append(lists.pop(0))
         found = _by_counting(group, nodes)
     return found
 
 
-def _by_counting(lists: Sequence[AbstractSet[int]], nodes: int) -> set[int]:
+def _by_counting(lists: Sequence[set[int]], nodes: int) -> set[int]:
     """The same over ``lists`` of non-empty masks with fewer than 2^64 combinations."""
     ids = tuple(iter_bits(nodes))
     masks = _subsets(ids)
     halves = _halves(_COUNT_BITS, len(ids))
-    counts = (_superset_counts(bytes(map(held.__contains__, masks)), halves) for held in lists)
-    products = map(prod, zip(*counts, strict=True))
+    counts: Iterator[Iterable[int]] = (
+        _superset_counts(bytes(map(held.__contains__, masks)), halves) for held in lists
+    )
+    products = reduce(partial(map, mul), counts)
     packed = int.from_bytes(pack(f"<{len(masks)}Q", *products), "little")
     for shift, low in _halves(_PRODUCT_BITS, len(ids)):
         packed -= (packed >> shift) & low

@@ -15,7 +15,7 @@ def _listing(nodes: int) -> Callable[[], object]:
 
 def _sums(nodes: int) -> Callable[[], object]:
     space, free = MaskSpace(tuple(range(nodes))), [(node + 1) << 30 for node in range(nodes)]
-    return lambda: space.sums(free)
+    return lambda: list(space.sums(free))
 
 
 @benchmark(aim_ms=30)

@@ -22,20 +22,32 @@ Setup = Callable[[], Callable[[], object]]
 _PREFIX = "bench_"
 
 
+@dataclass(frozen=True, slots=True)
+class Times:
+    """An aim relative to another benchmark: ``factor`` times the median of ``name``."""
+
+    factor: float
+    name: str
+
+
+Aim = float | Times | None
+"""The median wanted, in ms, on one 2.4 GHz core; None: the time is only reported."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """``setup`` is not timed, what it returns is. ``aim_ms``: the median wanted on one 2.4 GHz core."""
+    """``setup`` is not timed, what it returns is."""
 
     name: str
     what: str
-    aim_ms: float
+    aim_ms: Aim
     setup: Setup
 
 
 _registered: list[Benchmark] = []
 
 
-def benchmark(*, aim_ms: float) -> Callable[[Setup], Setup]:
+def benchmark(*, aim_ms: Aim) -> Callable[[Setup], Setup]:
     """Register the decorated function; the first line of its docstring tells what it times."""
 
     def register(setup: Setup) -> Setup:

@@ -20,19 +20,20 @@ from agent.replay.machine import topology_of
 GIB = 1 << 30
 
 
-def two_nodes(*, hugepages: int = 0) -> Topology:
-    """Two NUMA nodes, each a socket of 2 cores with 2 threads, 4 GiB and some 2 MiB pages."""
-    cpus = [[cpu, cpu // 2 * 2, cpu // 4, cpu // 4, -1] for cpu in range(8)]
+def numa(count: int = 2, *, hugepages: int = 0) -> Topology:
+    """NUMA nodes, each a socket of 2 cores with 2 threads, 4 GiB and some 2 MiB pages."""
+    cpus = [[cpu, cpu // 2 * 2, cpu // 4, cpu // 4, -1] for cpu in range(4 * count)]
+    distances = [10, *[20] * (count - 1)]
     nodes = [
-        {"id": node, "memory": 4 * GIB, "hugepages": {"2048": hugepages}, "distances": [10, 20]}
-        for node in range(2)
+        {"id": node, "memory": 4 * GIB, "hugepages": {"2048": hugepages}, "distances": distances}
+        for node in range(count)
     ]
     return topology_of({"cpus": cpus, "nodes": nodes})
 
 
 def scratch(topology: Topology | None = None, **config: Any) -> Scratch:
     """An empty node under the default configuration with some fields changed; CPU 0 is reserved."""
-    machine_topology = topology or two_nodes()
+    machine_topology = topology or numa()
     settings = Config(**config).settings(machine_topology)
     machine = Machine.of(machine_topology, settings, "")
     return Scratch(machine, restore(machine.managers, NodeState()), "an empty node")

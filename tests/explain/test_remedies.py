@@ -17,7 +17,7 @@ from agent.domain.quantity import Quantity
 from agent.domain.settings import MemoryPolicy, TopologyPolicy, TopologyScope
 from agent.explain.edits import with_amounts
 from agent.explain.emptypool import empty_pools, lowered, raised
-from tests.explain.build import container, pod, resources, scratch, two_nodes, way_out
+from tests.explain.build import container, numa, pod, resources, scratch, way_out
 
 SMT = {"full-pcpus-only": "true"}
 
@@ -56,7 +56,7 @@ def test_huge_pages_grow_by_a_page() -> None:
         [container("a", 1, "512Mi", hugepages_2Mi="8Mi"), container("b")],
         resources(2, "1Gi", hugepages_2Mi="8Mi"),
     )
-    assert way_out(scratch(two_nodes(hugepages=64)), pages) == (
+    assert way_out(scratch(numa(hugepages=64)), pages) == (
         "hugepages-2Mi: 8Mi requested; 8Mi goes to the exclusive slice of a; b needs at least 2Mi:"
         " raise spec.resources hugepages-2Mi to 10Mi, or lower hugepages-2Mi of a to 6Mi"
     )
@@ -152,6 +152,13 @@ def test_cpu_and_memory_that_need_different_numbers_of_nodes_never_meet() -> Non
         "2 CPUs take 1 NUMA node, memory 5Gi takes 2 NUMA nodes; restricted wants both from the same"
         " nodes, and no more than needed. Lower memory of a to 4Gi, or raise cpu of a to 5,"
         " or set topologyManagerPolicy best-effort, which takes other NUMA nodes too"
+    )
+
+
+@pytest.mark.parametrize(("nodes", "remark"), [(8, ""), (9, " (not rehearsed on 9 NUMA nodes)")])
+def test_best_effort_is_rehearsed_where_that_is_cheap(nodes: int, remark: str) -> None:
+    assert way_out(scratch(numa(nodes)), pod("app", [container("a", 2, "5Gi")])).endswith(
+        "or set topologyManagerPolicy best-effort, which takes other NUMA nodes too" + remark
     )
 
 

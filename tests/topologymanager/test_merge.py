@@ -12,6 +12,7 @@ from agent.domain.hints import (
     ANY_NODE,
     ANY_NODE_BITS,
     NO_PREFERENCE,
+    Deferred,
     Hint,
     Hints,
     Impossible,
@@ -220,3 +221,23 @@ def test_64_nodes_work_under_single_numa_node(agree: bool) -> None:
 def test_policy_none_admits_without_looking() -> None:
     merged = manager_of(TopologyPolicy.NONE, NodeMask(0b11)).merge([{CPU: Impossible("full")}], "main")
     assert (merged.container, merged.hint, merged.admitted) == ("main", Hint(ANY_NODE, False), True)
+
+
+def test_a_refused_hint_is_merged_only_when_looked_at() -> None:
+    listings = []
+
+    def wider() -> list[int]:
+        listings.append("listed")
+        return [0b11]
+
+    cpu: Wishes = {CPU: Hints(preferred=(0b01,), other=Deferred(wider))}
+    memory: Wishes = {MEMORY: Hints(preferred=(0b10,), other=(0b11,))}
+    manager = manager_of(TopologyPolicy.RESTRICTED, NodeMask(0b11))
+    refused, again = (manager.merge([cpu, memory], "c") for _ in range(2))
+    assert not refused.admitted
+    assert not listings
+    assert refused.hint == Hint(NodeMask(0b01), False)
+    assert listings
+    assert refused == again
+    assert hash(refused) == hash(again)
+    assert refused != manager.merge([cpu, memory], "d")

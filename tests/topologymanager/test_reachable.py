@@ -21,7 +21,7 @@ def one_by_one(lists: list[set[int]], nodes: int) -> set[int]:
 
 
 def complete(lists: list[set[int]]) -> list[MaskList]:
-    return [MaskList(frozenset(masks), complete=True) for masks in lists]
+    return [MaskList(tuple(masks), complete=True) for masks in lists]
 
 
 def chosen(ids: tuple[int, ...], choice: int) -> set[int]:
