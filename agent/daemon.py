@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from agent.api.http import Page, PageServer
 from agent.api.routes import control_routes
@@ -30,7 +30,6 @@ from agent.config import Config
 from agent.config.address import parse_address
 from agent.containermanager import ContainerManager
 from agent.containermanager.machine import Machine
-from agent.domain.topology import Topology
 from agent.errors import NumaletError
 from agent.metrics import NodeMetrics, ResourceManagerMetrics, exposition
 from agent.podsource import ManifestDir, ManifestFollower
@@ -38,6 +37,9 @@ from agent.sysfs.discovery import discover
 from agent.sysfs.hotplug import HotplugWatch, watch_hotplug
 from agent.sysfs.reader import HostSysfs
 from agent.systemd import Notifier
+
+if TYPE_CHECKING:
+    from agent.api.podresources.server import PodResourcesServer
 
 log = logging.getLogger(__name__)
 
@@ -48,11 +50,17 @@ _FIRST_SYNC_SECONDS: Final = 10.0
 def run_daemon(config: Config, environ: Mapping[str, str]) -> None:
     """Run until SIGTERM or SIGINT; raises NumaletError where the daemon cannot start."""
     with ExitStack() as stack:
-        topology = _discover()
-        for warning in topology.warnings:
+        hotplug = watch_hotplug()  # before the first look: no change is missed between the two
+        stack.callback(hotplug.close)
+
+        def look() -> Machine:
+            topology = discover(HostSysfs(Path("/")))
+            return Machine.of(topology, config.settings(topology), config.reservation_arithmetic(topology))
+
+        machine = look()
+        for warning in machine.topology.warnings:
             log.warning("topology: %s", warning)
         counters = ResourceManagerMetrics()
-        machine = Machine.of(topology, config.settings(topology), config.reservation_arithmetic(topology))
         cgroups = CgroupFs(Path(config.cgroup_root))
         require(cgroups.preflight())  # before a file or a socket is made for nothing
         owner = ContainerManager(
@@ -66,25 +74,19 @@ def run_daemon(config: Config, environ: Mapping[str, str]) -> None:
             now=lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             observers=(counters.decided,),
         )
-        hotplug = watch_hotplug()
-        stack.callback(hotplug.close)
-        daemon = stack.enter_context(Daemon(config, owner, counters, Hardware(hotplug, _discover), environ))
+        daemon = stack.enter_context(Daemon(config, owner, counters, Hardware(hotplug, look), environ))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: daemon.stop())
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         daemon.run()
 
 
-def _discover() -> Topology:
-    return discover(HostSysfs(Path("/")))
-
-
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """Tells of hotplug, and what the machine then looks like."""
+    """Tells of hotplug, and what the machine has then become."""
 
     watch: HotplugWatch
-    look: Callable[[], Topology]
+    look: Callable[[], Machine]
 
 
 class Daemon:
@@ -136,16 +138,26 @@ class Daemon:
         # The sockets first: a second daemon finds them taken before it touches any cgroup.
         control = ControlServer(Path(self.config.control_socket), control_routes(self.owner))
         self._stack.callback(control.stop)
-        pages = self._page_server()
+        servers: tuple[PageServer | PodResourcesServer, ...] = (
+            *self._page_server(),
+            *self._pod_resources_server(),
+        )
         self.owner.start()
         control.start()
-        for server in pages:
+        for server in servers:
             server.start()
         self._follow_manifests()
         self.ready.set()
         self.notifier.ready(self.owner.status_line())
         address = self.config.metrics_address or "off"
-        log.info("ready: %s; control=%s metrics=%s", self.owner.status_line(), control.path, address)
+        lister = self.config.pod_resources_path or "off"
+        log.info(
+            "ready: %s; control=%s metrics=%s pod-resources=%s",
+            self.owner.status_line(),
+            control.path,
+            address,
+            lister,
+        )
 
     def _page_server(self) -> tuple[PageServer, ...]:
         address = parse_address(self.config.metrics_address)
@@ -155,6 +167,17 @@ class Daemon:
         pages = PageServer(address, routes)
         self._stack.callback(pages.stop)
         return (pages,)
+
+    def _pod_resources_server(self) -> tuple[PodResourcesServer, ...]:
+        path = self.config.pod_resources_path
+        if not path:
+            return ()
+        from agent.api.podresources.server import PodResourcesServer  # noqa: PLC0415 - gRPC takes 17 MB: only where it is used
+
+        count = self._metrics.pod_resources.count
+        lister = PodResourcesServer(Path(path), self.config.pod_resources_mode, self.owner.snapshot, count)
+        self._stack.callback(lister.stop)
+        return (lister,)
 
     def _follow_manifests(self) -> None:
         manifests = ManifestDir(Path(self.config.manifest_dir), self.config.gates)
@@ -175,7 +198,7 @@ class Daemon:
 
     def _loop(self) -> None:
         """Serve events and periods until told to stop."""
-        chores = [_Chore(self.config.reconcile_period, self.owner.reconcile)]
+        chores = [_Chore(self.config.reconcile_period, self._reconcile)]
         if self.notifier.watchdog_interval:
             chores.append(_Chore(self.notifier.watchdog_interval, self.notifier.alive))
         watch = self.hardware.watch
@@ -191,7 +214,12 @@ class Daemon:
 
     def _hardware_changed(self) -> None:
         if self.hardware.watch.drain():
-            self.owner.hardware_changed(self.hardware.look())
+            self.owner.hardware_changed(self.hardware.look)
+
+    def _reconcile(self) -> None:
+        if self.owner.is_withdrawn:
+            self.owner.hardware_changed(self.hardware.look)
+        self.owner.reconcile()
 
     def _metrics_page(self, accept: str) -> Page:
         body, kind = exposition(self._metrics, accept)

@@ -1,9 +1,9 @@
 """Prometheus metrics: counters fed by decision traces, and the page that serves them.
 
 Names, labels and moments are those of KEP-5526 (the kubelet's, without its ``kubelet_`` prefix).
-``resource_manager_container_assignments`` has no ``_total`` suffix; both exposition formats reserve
-that suffix for the counter type, so it is exposed as of unknown type: a Prometheus server stores
-the name as it stands and counts on it as on any other series.
+Some of its counters, such as ``resource_manager_container_assignments``, have no ``_total`` suffix. Both
+exposition formats reserve the counter type for names that have it, so they are exposed as of unknown
+type: a Prometheus server stores the name as it stands and counts on it as on any other series.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from agent import __version__
+from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, PODS
 from agent.containermanager import Snapshot
 from agent.domain.pod import CPU, MEMORY
 from agent.domain.trace import WHOLE_POD, CpusGranted, MemoryGranted, Pool, Refused, Shared, Step, Trace
@@ -25,6 +26,10 @@ from agent.domain.trace import WHOLE_POD, CpusGranted, MemoryGranted, Pool, Refu
 RESOURCES: Final = (CPU, MEMORY)
 SOURCES: Final = (Pool.NODE.value, Pool.POD.value)
 ASSIGNMENTS: Final = ("node_exclusive", "pod_exclusive", "pod_shared")
+
+API_METHODS: Final = {"list": "List", "get_allocatable": "GetAllocatableResources", "get": "Get"}
+API_VERSIONS: Final = {"v1": tuple(API_METHODS), "v1alpha1": ("list",)}
+"""The methods of each version of the PodResources API."""
 
 Key = tuple[str, str]
 
@@ -103,11 +108,48 @@ def _counter(name: str, text: str, counts: Counter[Key]) -> Metric:
     return family
 
 
+class PodResourcesMetrics:
+    """The ``pod_resources_endpoint_*`` families; every version and method starts at zero."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Key] = Counter()
+        self._lock = Lock()
+
+    def count(self, name: str, version: str) -> None:
+        """Count one request or error; ``name`` is the family's after ``pod_resources_endpoint_``."""
+        with self._lock:
+            self.counts[name, version] += 1
+
+    def families(self) -> Iterator[Metric]:
+        """The families, with the kubelet's names and texts."""
+        with self._lock:
+            counts = Counter(self.counts)
+        total = CounterMetricFamily(
+            "pod_resources_endpoint_requests",
+            "Cumulative number of requests to the PodResource endpoint. Broken down by server api version.",
+            labels=("server_api_version",),
+        )
+        for version in API_VERSIONS:
+            total.add_metric((version,), counts["requests_total", version])
+        yield total
+        for what, suffix in (("requests", ""), ("errors", " which returned error")):
+            for method, word in API_METHODS.items():
+                name = f"{what}_{method}"
+                text = f"Number of requests to the PodResource {word} endpoint{suffix}. Broken down by server api version."
+                family = Metric(f"pod_resources_endpoint_{name}", text, "unknown")
+                for version, methods in API_VERSIONS.items():
+                    if method in methods:
+                        labels = {"server_api_version": version}
+                        family.add_sample(family.name, labels, counts[name, version])
+                yield family
+
+
 class NodeMetrics(Collector):
     """Everything this daemon exports, computed from one snapshot at each scrape."""
 
     def __init__(self, resource_managers: ResourceManagerMetrics, snapshot: Callable[[], Snapshot]) -> None:
         self.resource_managers = resource_managers
+        self.pod_resources = PodResourcesMetrics()
         self.snapshot = snapshot
 
     def collect(self) -> Iterable[Metric]:
@@ -116,14 +158,31 @@ class NodeMetrics(Collector):
         info.add_metric((), {"version": __version__})
         yield info
         yield from self.resource_managers.families()
+        yield from self.pod_resources.families()
         yield from _node_families(self.snapshot())
 
 
 def _node_families(snapshot: Snapshot) -> Iterator[Metric]:
-    pods = GaugeMetricFamily("numalet_pods", "Pods known to numalet by state.", labels=("state",))
+    pods = GaugeMetricFamily(
+        "numalet_pods", "Pods known to numalet by state; a degraded one is admitted, too.", labels=("state",)
+    )
     pods.add_metric(("admitted",), len(snapshot.pods))
+    pods.add_metric(("degraded",), len(snapshot.degraded))
     pods.add_metric(("rejected",), len(snapshot.rejected))
     yield pods
+    recoveries = CounterMetricFamily(
+        "numalet_state_recoveries",
+        "State files that were missing or damaged when the daemon started.",
+        labels=("file",),
+    )
+    for file in (CPU_FILE, MEMORY_FILE, PODS):
+        recoveries.add_metric((file,), snapshot.recovered.get(file, 0))
+    yield recoveries
+    if not snapshot.withdrawn:
+        yield from _machine_families(snapshot)
+
+
+def _machine_families(snapshot: Snapshot) -> Iterator[Metric]:
     cpus = GaugeMetricFamily(
         "numalet_cpus", "Online CPUs per NUMA node by who holds them.", labels=("numa_node", "pool")
     )
@@ -141,6 +200,14 @@ def _node_families(snapshot: Snapshot) -> Iterator[Metric]:
             memory.add_metric((str(node_id), kind, "reserved"), table.reserved)
             memory.add_metric((str(node_id), kind, "free"), table.free)
     yield memory
+    drift = GaugeMetricFamily(
+        "numalet_memory_drift_bytes",
+        "Memory a NUMA node has more than when the state that the daemon started from was written.",
+        labels=("numa_node",),
+    )
+    for node_id, more in snapshot.memory_drift.items():
+        drift.add_metric((str(node_id),), more)
+    yield drift
 
 
 def exposition(collector: NodeMetrics, accept: str) -> tuple[bytes, str]:

@@ -137,7 +137,10 @@ class CgroupBackend(Protocol):
         """What stands in the way of enforcing here; writes nothing."""
 
     def prepare(self) -> Prepared:
-        """Make the root and enable all controllers above it, top-down; changes only what must change."""
+        """Make the root, enable all controllers above it, top-down, and claim it until `restore`.
+
+        Changes only what must change. Raises HostError where another agent has claimed the root.
+        """
 
     def restore(self, prepared: Prepared) -> None:
         """Undo `prepare`, bottom-up, as far as nobody else uses it by now."""

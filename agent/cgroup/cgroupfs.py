@@ -7,6 +7,7 @@ nothing outside the root can be reached whatever a name says.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import resource
@@ -43,6 +44,7 @@ from agent.cgroup.tree import (
     ObservedDir,
     is_planned,
 )
+from agent.errors import HostError
 
 _CONTROLLERS: Final = "cgroup.controllers"
 _EVENTS: Final = "cgroup.events"
@@ -63,6 +65,7 @@ class CgroupFs:
         self.root = root
         self._patience = patience
         self._page = resource.getpagesize()
+        self._claim: int | None = None
 
     def preflight(self) -> tuple[Problem, ...]:
         """See `CgroupBackend.preflight`."""
@@ -85,7 +88,32 @@ class CgroupFs:
                 with explained(str(here), DIRECTORY):
                     here.mkdir(mode=0o755)
                 created.append(str(here))
+        self._claim_root()
         return Prepared(enabled=tuple(enabled), created=tuple(created))
+
+    def _claim_root(self) -> None:
+        """Lock the root against other agents, which would take our cgroups for theirs to remove.
+
+        The kernel lets go of the lock when the process ends, however it ends.
+        """
+        if self._claim is not None:
+            return
+        with explained(str(self.root), DIRECTORY):
+            fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(fd)
+            raise HostError(
+                f"cgroup root {self.root} is in use by another numalet",
+                hint="stop that one, or give this one another cgroupRoot (--cgroup-root)",
+            ) from error
+        self._claim = fd
+
+    def _let_go(self) -> None:
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
 
     @staticmethod
     def _missing(cgroup: Path, wanted: Sequence[str]) -> tuple[str, ...]:
@@ -95,6 +123,7 @@ class CgroupFs:
 
     def restore(self, prepared: Prepared) -> None:
         """See `CgroupBackend.restore`."""
+        self._let_go()
         for path in reversed(prepared.created):
             with suppress(OSError):  # not empty: somebody else moved in
                 Path(path).rmdir()
@@ -135,7 +164,11 @@ class CgroupFs:
             raise
 
     def make(self, directory: CgroupDir) -> None:
-        """See `CgroupBackend.make`. For the root itself use `prepare`."""
+        """See `CgroupBackend.make`. A root that somebody removed is prepared again."""
+        if directory == ROOT:
+            self._let_go()
+            self.prepare()
+            return
         parent, name = self._split(directory)
         shown = self._shown(directory)
         with self._open(parent, DIRECTORY) as fd, explained(shown, DIRECTORY), suppress(FileExistsError):

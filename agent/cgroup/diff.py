@@ -112,7 +112,7 @@ class _CpusetOrder:
         self._enclosing = [d for d in confined if layout.kind_of(d) is Kind.POD]
         self._now: dict[CgroupDir, CpuSet] = {}
         self._text: dict[CgroupDir, str] = {}
-        self._new = {d: CpuSet.parse(wanted.dirs[d].settings[CPUS].text) for d in confined}
+        self._new = {d: cpus_in(wanted.dirs[d].settings[CPUS].text) for d in confined}
         for directory in confined:
             files = observed.dirs[directory].files
             self._text[directory] = files.get(CPUS, "")

@@ -15,7 +15,7 @@ from agent.domain.outcome import Isolation
 from agent.domain.pod import Container, ContainerKind, Pod, PodUid
 from agent.domain.qos import qos_class
 from agent.domain.settings import CpuPolicy, Settings
-from agent.domain.state import NodeState
+from agent.domain.state import Blocks, NodeState
 from agent.domain.topology import Topology
 
 Isolations = Mapping[tuple[PodUid, str], Isolation]
@@ -83,21 +83,28 @@ class Facts:
         return container.kind is ContainerKind.INIT or self.has_exclusive_cpus(pod, container)
 
     def cpus_of(self, pod: Pod, container: Container) -> CpuSet:
-        """The CPUs the container may use; none if the pod has a set but the container no part of it."""
+        """The CPUs the container may use; none if the pod has a set but the container no part of it.
+
+        Where all it holds is offline it runs in the node shared pool: with an empty set the kernel
+        would let it run on other pods' CPUs.
+        """
         entry = self.state.cpu.of(pod.uid, container.name)
         if entry is None:
             return NO_CPUS if pod.uid in self.state.cpu.pod_entries else self.shared_cpus
-        return entry
+        online = entry & self.topology.online
+        return online if online or not entry else self.shared_cpus
 
     def nodes_of(self, pod: Pod, container: Container) -> NodeMask:
-        """The NUMA nodes of the container's memory."""
-        blocks = self.state.memory.of(pod.uid, container.name)
-        return NodeMask.of(n for b in blocks for n in b.nodes) if blocks else self.nodes_of_pool(pod)
+        """The NUMA nodes of the container's memory, as far as they are there."""
+        blocks = self.state.memory.of(pod.uid, container.name) or ()
+        return self._present(blocks) or self.nodes_of_pool(pod)
 
     def nodes_of_pool(self, pod: Pod) -> NodeMask:
-        """The NUMA nodes of memory that belongs to no container of the pod."""
-        blocks = self.state.memory.pod_entries.get(pod.uid)
-        return NodeMask.of(n for b in blocks for n in b.nodes) if blocks else self.memory_nodes
+        """The NUMA nodes of memory that belongs to no container of the pod, as far as they are there."""
+        return self._present(self.state.memory.pod_entries.get(pod.uid, ())) or self.memory_nodes
+
+    def _present(self, blocks: Blocks) -> NodeMask:
+        return NodeMask.of(node for block in blocks for node in block.nodes) & self.memory_nodes
 
 
 def container_dir(facts: Facts, pod: Pod, name: str) -> CgroupDir:

@@ -168,7 +168,8 @@ class FakeCgroups:
         """See `CgroupBackend.make`."""
         with explained(directory, DIRECTORY):
             self._inject(directory, DIRECTORY)
-            self._find(layout.parent_of(directory))
+            if directory != ROOT:
+                self._find(layout.parent_of(directory))
             self._cgroups.setdefault(directory, _Cgroup())
         self.log.append(MakeDir(directory))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import Enum
+from functools import lru_cache
 from typing import Final, NewType
 
 from agent.domain.pod import PodUid
@@ -47,6 +48,7 @@ class Kind(Enum):
     FOREIGN = "not ours"
 
 
+@lru_cache(maxsize=4096)
 def kind_of(directory: CgroupDir) -> Kind:
     """Tell what ``directory`` is, from its path alone."""
     parts = directory.split("/") if directory else []

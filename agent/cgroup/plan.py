@@ -97,7 +97,7 @@ class _Builder:
         """The finished tree."""
         held = {
             directory
-            for directory in self._dirs
+            for directory in (self._dirs if self._problems else ())
             if any(above in self._problems for above in (directory, *layout.ancestors(directory)))
         }
         return Wanted(
@@ -253,9 +253,9 @@ def _pool_memory(facts: Facts, pod: Pod) -> ByteLimit:
 
 
 def _exclusive_milli(facts: Facts, pod: Pod, among: tuple[Container, ...]) -> MilliCpu:
-    """CPUs in the slices of those containers that run all the time: an init container ends first."""
+    """CPUs in the slices, online or not, of the containers that run all the time: an init container ends first."""
     slices = (
-        facts.cpus_of(pod, container)
+        facts.state.cpu.of(pod.uid, container.name) or NO_CPUS
         for container in among
         if container.kind is not ContainerKind.INIT and facts.has_exclusive_cpus(pod, container)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ _CONTROLLERS: Final = "cgroup.controllers"
 _TYPE: Final = "cgroup.type"
 _NO_V2: Final = "no cgroup v2 hierarchy is mounted at or above {}"
 _NO_V2_REMEDY: Final = "boot with systemd.unified_cgroup_hierarchy=1, or mount cgroup2 at /sys/fs/cgroup"
+_NOT_WRITABLE_REMEDY: Final = "run as root on a writable cgroup mount, or let systemd delegate: Delegate=yes"
 
 
 def mount_of(root: Path) -> Path:
@@ -37,6 +38,16 @@ def preflight(root: Path) -> tuple[Problem, ...]:
     return tuple(_problems(mount, root))
 
 
+def require(problems: Sequence[Problem]) -> None:
+    """Raise HostError with every blocking problem and its remedy, if there is one."""
+    blocking = [problem for problem in problems if problem.blocking]
+    if blocking:
+        raise HostError(
+            "; ".join(problem.text for problem in blocking),
+            hint="; ".join(problem.remedy for problem in blocking),
+        )
+
+
 def _problems(mount: Path, root: Path) -> Iterator[Problem]:
     line = [path for path in (*reversed(root.parents), root) if path.is_relative_to(mount) and path.is_dir()]
     offered = _words(mount / _CONTROLLERS)
@@ -46,6 +57,8 @@ def _problems(mount: Path, root: Path) -> Iterator[Problem]:
             yield Problem(text, f"unmount cgroup v1's {name}, and remove cgroup_disable={name} at boot")
     for cgroup in line:
         yield from _cgroup_problems(cgroup, mount, root, offered)
+    if line[-1] != root and not os.access(line[-1], os.W_OK):
+        yield Problem(f"{root} cannot be made: {line[-1]} is not writable", _NOT_WRITABLE_REMEDY)
 
 
 def _cgroup_problems(cgroup: Path, mount: Path, root: Path, offered: set[str]) -> Iterator[Problem]:
@@ -60,7 +73,7 @@ def _cgroup_problems(cgroup: Path, mount: Path, root: Path, offered: set[str]) -
         yield Problem(text, "choose a cgroup root without threaded cgroups above it")
     if not os.access(cgroup / SUBTREE_CONTROL, os.W_OK) and (missing or cgroup == root):
         text = f"{cgroup}/{SUBTREE_CONTROL} is not writable"
-        yield Problem(text, "run as root on a writable cgroup mount, or let systemd delegate: Delegate=yes")
+        yield Problem(text, _NOT_WRITABLE_REMEDY)
     if cgroup != mount and missing and _words(cgroup / PROCS):
         text = f"{cgroup} holds processes, so it cannot pass on {', '.join(missing)} (no internal processes)"
         yield Problem(

@@ -65,14 +65,18 @@ def hugepages_limit(pod: Pod, container: Container, name: ResourceName) -> Bytes
 
 
 def _stated_limit(pod: Pod, name: ResourceName) -> Quantity | Unlimited:
+    own = pod.resources.limit(name)
+    if own.nano:
+        return own
     everywhere = all(container.resources.limit(name).nano for container in pod.containers)
     limit = _total(pod, name, Resources.limit)
-    return limit if limit.nano and (pod.resources.limit(name).nano or everywhere) else UNLIMITED
+    return limit if limit.nano and everywhere else UNLIMITED
 
 
 def _total(pod: Pod, name: ResourceName, side: _Side) -> Quantity:
-    if side(pod.resources, name).nano:
-        return side(pod.resources, name)
+    own = side(pod.resources, name)
+    if own.nano:
+        return own
     sidecars = apps = peak = 0
     for container in pod.containers:
         amount = side(container.resources, name).nano

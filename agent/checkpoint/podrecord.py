@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn, TypeVar
 
-from agent.domain.idset import CpuSet, NodeMask
+from agent.domain.idset import NO_CPUS, CpuSet, NodeMask, union
 from agent.domain.pod import Pod, PodUid, ResourceName
 from agent.domain.settings import Gates
 from agent.domain.state import Block, Blocks, ContainerCpus, NodeState
@@ -61,6 +61,11 @@ class PodRecord:
     source: str
     minor: int = MINOR
     unknown: Json = field(default_factory=dict)
+
+    @property
+    def held(self) -> CpuSet:
+        """All the CPUs the pod holds."""
+        return union(self.cpus.values()) | (self.pod_cpus or NO_CPUS)
 
 
 def record_of(

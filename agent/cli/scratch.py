@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.admission import Admitted, Decision, Rejected, admit, restore
+from agent.admission import Admitted, Decision, Rejected, adapted, admit
 from agent.checkpoint.codec import decode_cpu, decode_memory, require_policy
 from agent.checkpoint.store import CPU_FILE, MEMORY_FILE
 from agent.cli.common import machine_topology
@@ -100,9 +100,9 @@ def scratch_node(machine: Path | None, config_file: Path | None, state_dir: Path
             error.hint = "no memory sizes are known of this machine: set memoryManagerPolicy None in --config"
         raise
     if state_dir is None:
-        return Scratch(made, restore(made.managers, NodeState()), "an empty node")
+        return Scratch(made, adapted(made.managers, NodeState()), "an empty node")
     stored = _stored_state(state_dir, made.settings)
-    state = restore(made.managers, stored)
+    state = adapted(made.managers, stored)
     return Scratch(made, state, f"{state_dir}: {plural(len(state.pods()), 'pod')} there already")
 
 

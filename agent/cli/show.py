@@ -17,21 +17,23 @@ Json = dict[str, Any]
 
 
 @click.command()
-@click.argument("what", type=click.Choice(["pods", "cpus", "nodes"]))
+@click.argument("what", type=click.Choice(["pods", "cpus", "nodes", "status"]))
 @socket_option
 @output_option
 def get(what: str, socket_path: Path, output: str) -> None:
-    """List pods, CPUs or NUMA nodes.
+    """List pods, CPUs or NUMA nodes, or say in short how the node is and what is wrong.
 
     \b
     numalet get pods
+    numalet get status
     numalet get cpus -o json | jq '.cpus[] | select(.numaNode == 1)'
     """
     answer = ControlClient(socket_path).call("GET", f"/v1/{what}")
     if output == "json":
         print_json(answer)
     else:
-        click.echo({"pods": pods_text, "cpus": cpus_text, "nodes": nodes_text}[what](answer))
+        shown = {"pods": pods_text, "cpus": cpus_text, "nodes": nodes_text, "status": status_text}[what]
+        click.echo(shown(answer))
 
 
 def pods_text(answer: Json) -> str:
@@ -50,12 +52,16 @@ def _pod_rows(pod: Json) -> Iterator[tuple[str, ...]]:
         first = position == 0
         yield (
             name if first else "",
-            pod["state"] if first else "",
+            _state(pod) if first else "",
             container["name"],
             container["isolation"],
             container["cpus"],
             memory_text(container["memory"]),
         )
+
+
+def _state(pod: Json) -> str:
+    return "Degraded" if pod.get("degraded") else str(pod["state"])
 
 
 def memory_text(blocks: list[Json]) -> str:
@@ -89,6 +95,17 @@ def nodes_text(answer: Json) -> str:
     )
 
 
+def status_text(answer: Json) -> str:
+    """Counts, CPUs by pool, then a line for each thing that is wrong."""
+    cpus = answer["cpus"]
+    lines = [
+        f"Pods       {answer['pods']} admitted, {answer['degraded']} of them degraded, {answer['rejected']} rejected",
+        f"CPUs       {cpus['online']} online, {cpus['shared'] or 'none'} shared, {cpus['exclusive'] or 'none'} exclusive",
+        *(f"Problem    {problem}" for problem in answer["problems"]),
+    ]
+    return "\n".join(lines)
+
+
 @click.command()
 @click.argument("what", type=click.Choice(["pod"]))
 @pod_argument
@@ -114,7 +131,8 @@ def pod_text(pod: Json) -> str:
         f"Uid        {pod['uid']}",
         f"QoS class  {pod['qosClass']}",
         f"Source     {pod['source']}",
-        f"State      {pod['state']}",
+        f"State      {_state(pod)}",
+        *(f"Degraded   {reason}" for reason in pod.get("degraded", ())),
     ]
     if pod["state"] != "Admitted":
         lines += [f"Reason     {pod['reason']}", f"Message    {pod['message']}"]

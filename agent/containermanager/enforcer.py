@@ -37,10 +37,10 @@ _NO_KERNEL: Final = KernelOffer(controllers=frozenset(), files=frozenset(), page
 
 
 class Enforcer:
-    """Keeps one cgroup subtree as the state wants it."""
+    """Keeps one cgroup subtree as the state wants it; ``machine`` may be replaced by what it has become."""
 
     def __init__(self, machine: Machine, cgroups: CgroupBackend, pids_limit: int | None) -> None:
-        self._machine = machine
+        self.machine = machine
         self._cgroups = cgroups
         self._settings = CgroupSettings(pod_pids=UNLIMITED if pids_limit is None else pids_limit)
         self._kernel = _NO_KERNEL
@@ -73,7 +73,7 @@ class Enforcer:
                 raise
 
     def _facts(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> Facts:
-        managers = self._machine.managers
+        managers = self.machine.managers
         memory: Isolations = {
             (uid, container.name): managers.memory.isolation(state.memory, pod, container)
             for uid, pod in pods.items()
@@ -85,8 +85,8 @@ class Enforcer:
             for name, level in isolation(managers, state, pod).items()
         }
         return Facts(
-            topology=self._machine.topology,
-            settings=self._machine.settings,
+            topology=self.machine.topology,
+            settings=self.machine.settings,
             state=state,
             pods=pods,
             cpu_isolation=cpu,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from agent.containermanager.degraded import Reasons
+from agent.domain.pod import Pod, PodUid
 from agent.errors import HostError, StateError
 
 T = TypeVar("T")
@@ -20,23 +22,42 @@ class Health:
 
     failures: dict[str, str] = field(default_factory=dict)
     recovery: tuple[str, ...] = ()
-    hardware: tuple[str, ...] = ()
     manifests: tuple[str, ...] = ()
+    degraded: dict[PodUid, Reasons] = field(default_factory=dict)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """All of them, as sentences."""
-        return (*self.recovery, *self.hardware, *self.manifests)
+        """All of them, as sentences; what degrades a pod is told with the pod."""
+        return (*self.recovery, *self.manifests)
+
+    def fail(self, kind: str, text: str) -> None:
+        """Remember a failure, and tell it once."""
+        if self.failures.get(kind) != text:
+            log.error("not ready: %s: %s", kind, text)
+        self.failures[kind] = text
+
+    def mend(self, kind: str) -> None:
+        """Forget a failure, and tell its end."""
+        if self.failures.pop(kind, None) is not None:
+            log.info("ready again: no %s any more", kind)
 
     def mending(self, kind: str, work: Callable[[], T]) -> T | None:
         """Do ``work`` and outlive its failure (then None): it is told once, and so is its end."""
         try:
             done = work()
         except (StateError, HostError) as error:
-            if self.failures.get(kind) != error.message:
-                log.error("not ready: %s: %s", kind, error.message)  # noqa: TRY400 - a clear sentence needs no traceback
-            self.failures[kind] = error.message
+            self.fail(kind, error.message)
             return None
-        if self.failures.pop(kind, None) is not None:
-            log.info("ready again: no %s any more", kind)
+        self.mend(kind)
         return done
+
+    def diagnose(self, pods: Iterable[Pod], found: Mapping[PodUid, Reasons]) -> None:
+        """``found`` says which of ``pods`` are degraded now: tell what is new about it, and what is over."""
+        for pod in pods:
+            was, now = self.degraded.pop(pod.uid, ()), found.get(pod.uid, ())
+            if now:
+                self.degraded[pod.uid] = now
+            if now and now != was:
+                log.warning("degraded pod %s: %s", pod.full_name, "; ".join(now))
+            elif was and not now:
+                log.info("pod %s has all it holds again", pod.full_name)

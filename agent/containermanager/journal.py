@@ -20,17 +20,18 @@ from agent.domain.settings import Settings
 from agent.domain.state import CpuState, MemoryState, NodeState
 from agent.errors import StateError
 
-S = TypeVar("S")
+S = TypeVar("S", CpuState, MemoryState)
 
 _ASIDE: Final = ".corrupt-"
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A file that cannot be used, and a sentence that says why."""
+    """A file that cannot be used, and a sentence that says why; ``aside``: it is there, and to be kept."""
 
     name: str
     text: str
+    aside: bool = True
 
     @classmethod
     def of(cls, name: str, error: StateError) -> Self:
@@ -78,13 +79,10 @@ class Journal:
     def load(self) -> Loaded:
         """Read everything, change nothing. Raises StorageError."""
         damages: list[Damage] = []
+        remarks: list[str] = []
         gates, settings = self.settings.gates, self.settings
-        cpu = self._load(
-            CPU_FILE, lambda raw: decode_cpu(raw, gates=gates), settings.cpu_policy.value, damages
-        )
-        memory = self._load(
-            MEMORY_FILE, lambda raw: decode_memory(raw, gates=gates), settings.memory_policy.value, damages
-        )
+        cpu = self._load(CPU_FILE, lambda raw: decode_cpu(raw, gates=gates), damages)
+        memory = self._load(MEMORY_FILE, lambda raw: decode_memory(raw, gates=gates), damages)
         if cpu:
             self._cpu_extra = cpu.extra
         if memory:
@@ -92,25 +90,30 @@ class Journal:
         listing = self.store.records()
         strange = [name for name in listing.ignored if _ASIDE not in name]
         records = [record for uid in listing.pods if (record := self._record(uid, damages))]
+        if records:  # a first start has neither
+            missing = [name for name in (CPU_FILE, MEMORY_FILE) if self.store.read(name) is None]
+            damages += [Damage(name, f"{name} is missing", aside=False) for name in missing]
         return Loaded(
-            cpu=cpu.state if cpu else None,
-            memory=memory.state if memory else None,
+            cpu=_of_policy(CPU_FILE, cpu, settings.cpu_policy.value, damages, remarks),
+            memory=_of_policy(MEMORY_FILE, memory, settings.memory_policy.value, damages, remarks),
             records=tuple(sorted(records, key=lambda record: (record.admitted_at, record.uid))),
             damages=tuple(damages),
-            remarks=tuple(f"pods/{name} is not a pod record and was left alone" for name in strange),
+            remarks=(*remarks, *(f"pods/{name} is not a pod record and was left alone" for name in strange)),
         )
 
     def _load(
-        self, name: str, decode: Callable[[bytes], Decoded[S]], policy: str, damages: list[Damage]
+        self, name: str, decode: Callable[[bytes], Decoded[S]], damages: list[Damage]
     ) -> Decoded[S] | None:
         raw = self.store.read(name)
         if raw is None:
             return None
         try:
             decoded = decode(raw)
-            require_policy(decoded, policy)
         except StateError as error:
             damages.append(Damage.of(name, error))
+            return None
+        if not decoded.verified:
+            damages.append(Damage(name, f"{name} could not be used: it has no checksum"))
             return None
         return decoded
 
@@ -172,3 +175,20 @@ class Journal:
         else:
             self.store.write(name, data)
         del self._owed[uid]
+
+
+def _of_policy(
+    name: str, decoded: Decoded[S] | None, policy: str, damages: list[Damage], remarks: list[str]
+) -> S | None:
+    """The state if the configured policy wrote it: another's holds what this one cannot keep, or nothing."""
+    if decoded is None:
+        return None
+    try:
+        require_policy(decoded, policy)
+    except StateError as error:
+        if decoded.state.entries or decoded.state.pod_entries:
+            damages.append(Damage(name, f"{name}: {error.message}", aside=False))
+        else:
+            remarks.append(f"{name}: {error.message}; nothing was held, so it starts anew")
+        return None
+    return decoded.state

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Self
 
 from agent.admission import Managers, new_managers
+from agent.domain.idset import CpuSet
 from agent.domain.settings import Settings
 from agent.domain.topology import Topology
 from agent.errors import ConfigError
@@ -30,3 +32,16 @@ class Machine:
                 error.hint = f"{error.hint.partition(';')[0]}; {arithmetic}"
             raise
         return cls(topology=topology, settings=settings, managers=managers)
+
+    def sparing(self, held: CpuSet) -> Self:
+        """The machine that reserves CPUs nobody holds, where there are and the operator named none.
+
+        Which ones the topology suggests changes as CPUs come and go.
+        """
+        reserved = self.managers.cpu.reserved
+        free = self.topology.online - held - reserved
+        wanted = len(reserved & held)
+        if self.settings.reserved_cpus is not None or not wanted or len(free) < wanted:
+            return self
+        settings = replace(self.settings, reserved_cpus=reserved - held | CpuSet.of(islice(free, wanted)))
+        return replace(self, settings=settings, managers=new_managers(settings, self.topology))

@@ -10,16 +10,18 @@ heals at the next start.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from threading import Condition, RLock
 
-from agent.admission import Admitted, admit, isolation, remove_pod
+from agent.admission import Admitted, adapted, admit, isolation, remove_pod
 from agent.cgroup.backend import CgroupBackend
 from agent.checkpoint.podrecord import PodRecord, record_of
-from agent.checkpoint.store import StorageError, Store
+from agent.checkpoint.store import Store
 from agent.config.model import StateRecovery
+from agent.containermanager.degraded import degradations
 from agent.containermanager.enforcer import Enforcer
 from agent.containermanager.health import Health
 from agent.containermanager.journal import Journal
@@ -27,26 +29,29 @@ from agent.containermanager.machine import Machine
 from agent.containermanager.roster import Known, Roster
 from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
 from agent.containermanager.takeover import take_over
+from agent.containermanager.telling import granted, plugged
 from agent.containermanager.verdict import (
     ALREADY_EXISTS,
+    DISCOVERY_ERROR,
     ENFORCEMENT_ERROR,
-    INVALID_POD,
     MACHINE_FAULTS,
     STORAGE_ERROR,
     Verdict,
     VerdictKind,
+    fault_of,
 )
 from agent.domain.pod import Pod, PodUid
 from agent.domain.settings import Gates
 from agent.domain.state import NodeState
-from agent.domain.topology import Topology
-from agent.domain.trace import CpusGranted, Kept, MemoryGranted, Shared, Trace
+from agent.domain.topology import NodeId
+from agent.domain.trace import Trace
 from agent.errors import HostError, NumaletError, StateError
-from agent.explain import explain
+from agent.explain.words import plural
 
 log = logging.getLogger(__name__)
 
 DEFAULT_GRACE_SECONDS = 30.0
+_LOOKED_AT_AGAIN = "the machine is looked at again with the next hotplug event and every reconcile period"
 
 Observer = Callable[[Trace], None]
 
@@ -81,6 +86,8 @@ class ContainerManager:
         self._roster = Roster()
         self._leaving: set[PodUid] = set()
         self._health = Health()
+        self._recovered: Mapping[str, int] = {}
+        self._memory_at_start: Mapping[NodeId, int] = {}
 
     @property
     def gates(self) -> Gates:
@@ -98,7 +105,10 @@ class ContainerManager:
         self._enforcer.prepare()
         with self._lock:
             taken = take_over(self._journal, self._machine, self._recovery)
+            self._machine = self._enforcer.machine = taken.machine
             self._state, self._health.recovery = taken.state, taken.notes
+            self._recovered = Counter(name.partition("/")[0] for name in taken.damaged)
+            self._memory_at_start = taken.node_memory
             for note in taken.notes:
                 log.warning("recovery: %s", note)
             for known, kept in taken.kept:
@@ -112,7 +122,15 @@ class ContainerManager:
                 refusal = (refused.reason, refused.message, refused.remedy)
                 self._reject(known.pod, known.record.source, refusal, refused.trace)
             self._save()
-            self._enforce()
+            repairs = self._enforce()
+            self._diagnose(self._roster.pods())
+            boots = {known.record.boot_id for known, _ in taken.kept}
+        if boots - {self._boot_id}:
+            log.info(
+                "the machine was booted since: the pods' cgroups are made anew, their processes are gone"
+            )
+        elif boots and repairs:
+            log.warning("cgroups had changed while no daemon ran: %d repairs", repairs)
         log.info("took over: %s", self.status_line())
 
     # --- admission --------------------------------------------------------------------------
@@ -123,6 +141,9 @@ class ContainerManager:
             held = self._roster.holder(pod)
             if held is not None:
                 return self._known(pod, held)
+            lost = self._health.failures.get(DISCOVERY_ERROR)
+            if lost is not None:
+                return self._reject(pod, source, (DISCOVERY_ERROR, lost, _LOOKED_AT_AGAIN), ())
             decision = admit(self._machine.managers, self._state, pod)
             if isinstance(decision, Admitted):
                 return self._commit(pod, source, decision)
@@ -155,7 +176,7 @@ class ContainerManager:
             self._enforcer.enforce(self._state, {**self._roster.pods(), pod.uid: pod})
         except (StateError, HostError) as error:
             self._undo(pod, before)
-            kind = _kind(error)
+            kind = fault_of(error)
             if kind in MACHINE_FAULTS:
                 self._health.failures[kind] = error.message
             return self._reject(pod, source, (kind, error.message, error.hint), decision.trace)
@@ -165,7 +186,7 @@ class ContainerManager:
         self._roster.admit(entry)
         self._health.failures.clear()
         self._publish(decision.trace)
-        log.info("admitted pod %s: %s", pod.full_name, _granted(decision.trace))
+        log.info("admitted pod %s: %s", pod.full_name, granted(decision.trace))
         return Verdict(pod=pod, kind=VerdictKind.ADMITTED)
 
     def _undo(self, pod: Pod, before: NodeState) -> None:
@@ -239,9 +260,13 @@ class ContainerManager:
                 self._enforcer.enforce(before, self._roster.pods())
             raise
         del self._roster.admitted[pod.uid]
-        self._state = remove_pod(self._machine.managers, before, pod.uid)
+        # Adapted: what was short of room before may fit now.
+        managers = self._machine.managers
+        self._state = adapted(managers, remove_pod(managers, before, pod.uid))
         self._save()
         self._enforce()
+        self._health.degraded.pop(pod.uid, None)
+        self._diagnose(self._health.degraded)
         freed = self._state.cpu.default - before.cpu.default
         log.info("removed pod %s: released CPUs %s", pod.full_name, freed or "none")
 
@@ -266,19 +291,47 @@ class ContainerManager:
 
         return self._health.mending(ENFORCEMENT_ERROR, work) or 0
 
-    def hardware_changed(self, topology: Topology) -> None:
-        """Compare a new discovery with the machine this daemon decides on, and say what differs."""
-        online, known = topology.online, self._machine.topology.online
-        notes = []
-        if known - online:
-            notes.append(f"CPUs {known - online} went offline")
-        if online - known:
-            notes.append(f"CPUs {online - known} came online")
-        self._health.hardware = tuple(
-            f"{note} since the start: restart numalet to take it into account" for note in notes
-        )
-        for note in self._health.hardware:
-            log.warning("hotplug: %s", note)
+    # --- hotplug ----------------------------------------------------------------------------
+
+    def hardware_changed(self, look: Callable[[], Machine]) -> None:
+        """Go on with the machine that ``look`` finds; where it fails nobody is admitted until it succeeds.
+
+        What is no NumaletError or OSError is raised again.
+        """
+        try:
+            machine = look()
+        except Exception as error:
+            with self._lock:
+                self._health.fail(
+                    DISCOVERY_ERROR, f"the machine changed and cannot be used as it is: {error}"
+                )
+            if isinstance(error, NumaletError | OSError):
+                return
+            raise
+        with self._lock:
+            self._health.mend(DISCOVERY_ERROR)
+            self._adopt(machine)
+
+    def _adopt(self, machine: Machine) -> None:
+        """What pods hold stays; the shared pool, what is free, and the kernel follow the machine."""
+        was, known = self._state, self._machine
+        machine = machine.sparing(was.cpu.held)
+        if (machine.topology, machine.settings) != (known.topology, known.settings):
+            self._machine = self._enforcer.machine = machine
+            self._state = adapted(machine.managers, was)
+            self._save()
+            log.info("hotplug: %s", plugged(known, machine, self._state))
+        self._enforce()
+        self._diagnose(self._roster.pods())
+
+    def _diagnose(self, uids: Iterable[PodUid]) -> None:
+        pods = [self._roster.admitted[uid].pod for uid in uids]
+        self._health.diagnose(pods, degradations(self._machine.managers, self._state, pods))
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether the machine changed and could not be looked at since."""
+        return DISCOVERY_ERROR in self._health.failures
 
     def manifest_problems(self, problems: tuple[str, ...]) -> None:
         """Remember what is wrong in the manifest directory, for the status."""
@@ -299,6 +352,10 @@ class ContainerManager:
                 rejected=dict(self._roster.rejected),
                 failures=tuple(f"{kind}: {text}" for kind, text in self._health.failures.items()),
                 problems=self._health.problems,
+                degraded=dict(self._health.degraded),
+                withdrawn=self._health.failures.get(DISCOVERY_ERROR, ""),
+                recovered=self._recovered,
+                memory_at_start=self._memory_at_start,
             )
 
     def find(self, namespace: str, name: str) -> Known | None:
@@ -335,9 +392,8 @@ class ContainerManager:
     def status_line(self) -> str:
         """One sentence: ``2 pods, 6/16 CPUs exclusive, 0 problems``."""
         shot = self.snapshot()
-        problems = len(shot.problems) + len(shot.failures)
         counts = f"{len(shot.exclusive)}/{len(shot.topology.online)} CPUs exclusive"
-        return f"{len(shot.pods)} pods, {counts}, {problems} problems"
+        return f"{plural(len(shot.pods), 'pod')}, {counts}, {plural(len(shot.troubles), 'problem')}"
 
     # --- bookkeeping ------------------------------------------------------------------------
 
@@ -358,19 +414,6 @@ class ContainerManager:
             pod, self._state, gates=self.gates, boot_id=self._boot_id, admitted_at=admitted_at, source=source
         )
         return record if previous is None else replace(record, minor=previous.minor, unknown=previous.unknown)
-
-
-def _kind(error: NumaletError) -> str:
-    """The reason to give for an admission that was undone."""
-    if isinstance(error, StorageError):
-        return STORAGE_ERROR
-    return ENFORCEMENT_ERROR if isinstance(error, HostError) else INVALID_POD
-
-
-def _granted(trace: Trace) -> str:
-    """What the pod was given, without how that was decided."""
-    steps = tuple(s for s in trace if isinstance(s, CpusGranted | MemoryGranted | Shared | Kept))
-    return "; ".join(explain(steps))
 
 
 def _grace_of(pod: Pod) -> float:

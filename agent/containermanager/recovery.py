@@ -1,25 +1,21 @@
 """From what was on disk to a sound state: nothing acknowledged is lost, nothing is half there.
 
 Pure. Entries without a pod record were never acknowledged and are released; a pod that holds exactly
-what its record says stays, whatever the policies would say of it today; one whose entries are gone is
-admitted anew; a state the managers refuse is rebuilt from what the records say each pod holds.
+what its record says stays, whatever machine and policies would say of it today; one whose entries are
+gone is admitted anew; a state that is not sound is rebuilt from what the records say each pod holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
-from agent.admission import Admitted, Managers, Rejected, admit, remove_pod, restore
+from agent.admission import Admitted, Managers, Rejected, adapted, admit, remove_pod
 from agent.checkpoint.podrecord import PodRecord
-from agent.domain.idset import union
+from agent.domain.idset import NO_CPUS
 from agent.domain.pod import Pod, PodUid
-from agent.domain.state import CpuState, MemoryState, NodeState, memory_invariants
+from agent.domain.state import CpuState, MemoryState, NodeState
 from agent.domain.trace import Refused
-from agent.errors import StateError
-
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +30,14 @@ class Remembered:
 class Recovered:
     """The state to go on with, and the decision about each known pod in order of admission.
 
-    ``notes`` say who was placed anew or can be no longer.
+    ``notes`` say who was placed anew or can be no longer, ``remarks`` who holds more than before.
     """
 
     state: NodeState
     kept: tuple[tuple[Remembered, Admitted], ...]
     lost: tuple[tuple[Remembered, Rejected], ...]
     notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def without_strangers(managers: Managers, state: NodeState, known: frozenset[PodUid]) -> NodeState:
@@ -51,49 +48,37 @@ def without_strangers(managers: Managers, state: NodeState, known: frozenset[Pod
 
 
 def rebuilt(managers: Managers, records: Sequence[PodRecord]) -> tuple[NodeState, tuple[str, ...]]:
-    """A state made from the records alone; a pod whose resources no longer fit is left out, with a note."""
-    state = restore(managers, NodeState())
+    """A state made from the records alone; who cannot keep what it held is left out, with a note."""
     notes: list[str] = []
+    kept: dict[PodUid, PodRecord] = {}
+    taken = NO_CPUS
     for record in records:
-        try:
-            state = _with_record(managers, state, record)
-        except StateError as error:
-            notes.append(f"pod {record.namespace}/{record.name} cannot keep what it held: {error.message}")
-    return state, tuple(notes)
+        as_one = record.pod_cpus is not None or record.pod_blocks is not None
+        why = ""
+        if not record.held.isdisjoint(taken):
+            why = f"another pod holds CPUs {record.held & taken}"
+        elif as_one and not managers.gates.pod_level_resource_managers:
+            why = "it holds it as a whole, and the feature gate PodLevelResourceManagers is off"
+        if why:
+            notes.append(f"pod {record.namespace}/{record.name} cannot keep what it held: {why}")
+            continue
+        taken |= record.held
+        kept[record.uid] = record
+    return adapted(managers, _of_records(kept)), tuple(notes)
 
 
-def _with_record(managers: Managers, state: NodeState, record: PodRecord) -> NodeState:
-    held = union(record.cpus.values())
-    if record.pod_cpus is not None:
-        held |= record.pod_cpus
-    free = state.cpu.default - managers.cpu.reserved
-    if not held <= free:
-        raise StateError(f"CPUs {held - free} are not free")
-    cpu = CpuState(
-        default=state.cpu.default - held,
-        entries=_entered(state.cpu.entries, record.uid, record.cpus),
-        pod_entries=_podded(state.cpu.pod_entries, record.uid, record.pod_cpus),
+def _of_records(records: dict[PodUid, PodRecord]) -> NodeState:
+    """What the pods hold by their records, on no machine yet."""
+    return NodeState(
+        cpu=CpuState(
+            entries={uid: record.cpus for uid, record in records.items() if record.cpus},
+            pod_entries={uid: r.pod_cpus for uid, r in records.items() if r.pod_cpus is not None},
+        ),
+        memory=MemoryState(
+            entries={uid: record.blocks for uid, record in records.items() if record.blocks},
+            pod_entries={uid: r.pod_blocks for uid, r in records.items() if r.pod_blocks is not None},
+        ),
     )
-    memory = MemoryState(
-        nodes=state.memory.nodes,
-        entries=_entered(state.memory.entries, record.uid, record.blocks),
-        pod_entries=_podded(state.memory.pod_entries, record.uid, record.pod_blocks),
-    )
-    found = restore(managers, NodeState(cpu=cpu, memory=managers.memory.rebooked(memory)))
-    broken = next(memory_invariants(found.memory), None)
-    if broken:
-        raise StateError(broken)
-    return found
-
-
-def _entered(
-    entries: Mapping[PodUid, Mapping[str, V]], uid: PodUid, held: Mapping[str, V]
-) -> Mapping[PodUid, Mapping[str, V]]:
-    return {**entries, uid: held} if held else entries
-
-
-def _podded(entries: Mapping[PodUid, V], uid: PodUid, held: V | None) -> Mapping[PodUid, V]:
-    return entries if held is None else {**entries, uid: held}
 
 
 def readmitted(managers: Managers, state: NodeState, known: Sequence[Remembered]) -> Recovered:
@@ -101,6 +86,7 @@ def readmitted(managers: Managers, state: NodeState, known: Sequence[Remembered]
     kept: list[tuple[Remembered, Admitted]] = []
     lost: list[tuple[Remembered, Rejected]] = []
     notes: list[str] = []
+    remarks: list[str] = []
     for entry in known:
         decision = _kept(managers, state, entry) or admit(managers, state, entry.pod)
         state = decision.state
@@ -110,17 +96,29 @@ def readmitted(managers: Managers, state: NodeState, known: Sequence[Remembered]
             notes.append(f"pod {name} can no longer be placed: {decision.reason}: {decision.message}")
             continue
         kept.append((entry, decision))
-        if not holds(state, entry.record):
-            notes.append(f"pod {name} had lost what it held and was placed anew")
-    return Recovered(state=state, kept=tuple(kept), lost=tuple(lost), notes=tuple(notes))
+        if _holds_all_of(state, entry.record):
+            if not holds(state, entry.record):
+                remarks.append(f"pod {name} was given what the policies of now have for it")
+        else:
+            notes.append(f"pod {name} lost what it held and was placed anew")
+    return Recovered(
+        state=adapted(managers, state),
+        kept=tuple(kept),
+        lost=tuple(lost),
+        notes=tuple(notes),
+        remarks=tuple(remarks),
+    )
 
 
 def _kept(managers: Managers, state: NodeState, entry: Remembered) -> Admitted | None:
-    """The decision to leave a pod as it is, if it holds what its record says."""
+    """The decision to leave a pod what it holds, if that is what its record says.
+
+    A policy that was turned on may add a resource that the pod held nothing of.
+    """
     if not holds(state, entry.record):
         return None
     today = admit(managers, state, entry.pod)
-    if isinstance(today, Admitted) and today.state == state:
+    if isinstance(today, Admitted) and _holds_all_of(today.state, entry.record):
         return today
     trace = tuple(step for step in today.trace if not isinstance(step, Refused))
     return Admitted(state=state, hints={}, trace=trace)
@@ -128,10 +126,21 @@ def _kept(managers: Managers, state: NodeState, entry: Remembered) -> Admitted |
 
 def holds(state: NodeState, record: PodRecord) -> bool:
     """Tell whether the pod holds exactly what its record says."""
-    uid, cpu, memory = record.uid, state.cpu, state.memory
-    return (
-        cpu.entries.get(uid, {}) == record.cpus
-        and cpu.pod_entries.get(uid) == record.pod_cpus
-        and memory.entries.get(uid, {}) == record.blocks
-        and memory.pod_entries.get(uid) == record.pod_blocks
-    )
+    return _holds_cpus(state.cpu, record) and _holds_memory(state.memory, record)
+
+
+def _holds_all_of(state: NodeState, record: PodRecord) -> bool:
+    """Tell whether the pod holds what its record says, apart from resources that this has nothing of."""
+    no_cpus = not record.cpus and record.pod_cpus is None
+    no_memory = not record.blocks and record.pod_blocks is None
+    return (no_cpus or _holds_cpus(state.cpu, record)) and (no_memory or _holds_memory(state.memory, record))
+
+
+def _holds_cpus(cpu: CpuState, record: PodRecord) -> bool:
+    uid = record.uid
+    return cpu.entries.get(uid, {}) == record.cpus and cpu.pod_entries.get(uid) == record.pod_cpus
+
+
+def _holds_memory(memory: MemoryState, record: PodRecord) -> bool:
+    uid = record.uid
+    return memory.entries.get(uid, {}) == record.blocks and memory.pod_entries.get(uid) == record.pod_blocks

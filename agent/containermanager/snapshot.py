@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from agent.admission import Managers
 from agent.cgroup.layout import CgroupDir
-from agent.domain.idset import CpuSet, union
+from agent.containermanager.changes import node_memory
+from agent.domain.idset import CpuSet
 from agent.domain.outcome import Isolation
 from agent.domain.pod import Pod, PodUid
 from agent.domain.settings import CpuPolicy, Settings
 from agent.domain.state import NodeState
-from agent.domain.topology import Topology
+from agent.domain.topology import NodeId, Topology
 from agent.domain.trace import Trace
 
 
@@ -47,7 +48,9 @@ class Snapshot:
     """Everything at one moment.
 
     ``failures`` are sentences about what numalet cannot do now (it is not ready), ``problems``
-    what an operator should know.
+    what an operator should know; ``degraded`` says what each degraded pod lacks. ``withdrawn`` is why
+    the topology cannot be relied on now, empty where it can. ``recovered`` counts the state files that
+    could not be used at start, ``memory_at_start`` is each NUMA node's memory by these files.
     """
 
     topology: Topology
@@ -59,6 +62,26 @@ class Snapshot:
     rejected: Mapping[PodUid, RejectedPod] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    degraded: Mapping[PodUid, tuple[str, ...]] = field(default_factory=dict)
+    withdrawn: str = ""
+    recovered: Mapping[str, int] = field(default_factory=dict)
+    memory_at_start: Mapping[NodeId, int] = field(default_factory=dict)
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Everything that is wrong, as sentences."""
+        degraded = (
+            f"pod {self.pods[uid].pod.full_name} is degraded: {'; '.join(reasons)}"
+            for uid, reasons in self.degraded.items()
+        )
+        return (*self.failures, *degraded, *self.problems)
+
+    @property
+    def memory_drift(self) -> Mapping[NodeId, int]:
+        """The bytes each NUMA node has more than when the state was written that we started from."""
+        before = self.memory_at_start
+        now = node_memory(self.state.memory)
+        return {node: size - before[node] for node, size in now.items() if node in before}
 
     @property
     def shared(self) -> CpuSet:
@@ -70,10 +93,8 @@ class Snapshot:
     @property
     def exclusive(self) -> CpuSet:
         """The online CPUs that pods hold."""
-        cpu = self.state.cpu
-        held = (*cpu.pod_entries.values(), *(c for pod in cpu.entries.values() for c in pod.values()))
-        return union(held) & self.topology.online
+        return self.state.cpu.held & self.topology.online
 
     def cpus(self, uid: PodUid, container: str) -> CpuSet:
-        """The CPUs a container may run on."""
-        return self.managers.cpu.cpus_of(self.state.cpu, uid, container) or self.shared
+        """The online CPUs a container may run on: the shared pool where it has none of its own left."""
+        return self.managers.cpu.cpus_of(self.state.cpu, uid, container) & self.topology.online or self.shared

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from agent.admission import Admitted, Rejected, restore
+from agent.admission import Admitted, Managers, Rejected, adapted, restore
 from agent.checkpoint.podrecord import PodRecord
 from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, record_name
 from agent.config.model import StateRecovery
+from agent.containermanager.changes import changes, node_memory
 from agent.containermanager.journal import Damage, Journal, Loaded
 from agent.containermanager.machine import Machine
 from agent.containermanager.recovery import Remembered, holds, readmitted, rebuilt, without_strangers
+from agent.domain.idset import union
 from agent.domain.pod import Pod
-from agent.domain.state import NodeState
+from agent.domain.state import NodeState, holding_invariants
+from agent.domain.topology import NodeId
 from agent.errors import StateError
 from agent.manifest import ManifestError, parse_pod
+from agent.memorymanager.machinestate import adds_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenOver:
-    """The state to go on with, who stays and who does not, in order of admission.
+    """The machine and state to go on with, who stays and who does not, in order of admission.
 
     ``notes`` say what was lost, moved or set aside; none after an ordinary stop or crash.
+    ``damaged`` are the files that could not be used; ``node_memory`` is each NUMA node's when the
+    state was written.
     """
 
+    machine: Machine
     state: NodeState
     kept: tuple[tuple[Remembered, Admitted], ...] = ()
     lost: tuple[tuple[Remembered, Rejected], ...] = ()
     notes: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+    node_memory: Mapping[NodeId, int] = field(default_factory=dict)
 
 
 def take_over(journal: Journal, machine: Machine, recovery: StateRecovery) -> TakenOver:
@@ -38,25 +47,48 @@ def take_over(journal: Journal, machine: Machine, recovery: StateRecovery) -> Ta
     files as they are.
     """
     loaded = journal.load()
+    machine = machine.sparing(union(record.held for record in loaded.records))
+    managers = machine.managers
     known, refused = _remembered(loaded.records)
-    damages = [*loaded.damages, *refused]
-    state, rejected_states = _stored_state(machine, loaded, known)
-    damages += rejected_states
-    notes = [damage.text for damage in damages]
-    if state is None:
-        state, lost = rebuilt(machine.managers, [entry.record for entry in known])
-        notes += lost
-    recovered = readmitted(machine.managers, state, known)
-    notes += recovered.notes
-    if notes and recovery is StateRecovery.STRICT:
-        raise StateError("; ".join(notes), hint="stateRecovery: rebuild goes on from the pod records")
-    asides = [f"{damage.text}; it was set aside as {journal.set_aside(damage.name)}" for damage in damages]
+    stored, unsound = _stored_state(managers, loaded, known)
+    damages = [*loaded.damages, *refused, *unsound]
+    if stored is None:
+        state, told = rebuilt(managers, [entry.record for entry in known])
+    else:
+        state = adapted(managers, stored)
+        told = changes(stored, state)
+    recovered = readmitted(managers, state, known)
+    notes = (*told, *recovered.notes)
+    if recovery is StateRecovery.STRICT:
+        amiss = [damage.text for damage in damages] + [*notes, *_misfits(managers, stored, state)]
+        if amiss:
+            raise StateError("; ".join(amiss), hint="stateRecovery: rebuild goes on from the pod records")
+    asides = [_set_aside(journal, damage) for damage in damages]
     return TakenOver(
+        machine=machine,
         state=recovered.state,
         kept=recovered.kept,
         lost=recovered.lost,
-        notes=(*loaded.remarks, *asides, *notes[len(damages) :]),
+        notes=(*loaded.remarks, *asides, *notes, *recovered.remarks),
+        damaged=tuple(damage.name for damage in damages),
+        node_memory=node_memory(loaded.memory or recovered.state.memory),
     )
+
+
+def _set_aside(journal: Journal, damage: Damage) -> str:
+    if not damage.aside:
+        return damage.text
+    return f"{damage.text}; it was set aside as {journal.set_aside(damage.name)}"
+
+
+def _misfits(managers: Managers, stored: NodeState | None, state: NodeState) -> Iterator[str]:
+    """What the kubelet would refuse to start for; memory may drift."""
+    if stored is None:
+        return
+    try:
+        restore(managers, NodeState(cpu=stored.cpu, memory=state.memory))
+    except StateError as error:
+        yield error.message
 
 
 def _remembered(records: Sequence[PodRecord]) -> tuple[list[Remembered], list[Damage]]:
@@ -78,18 +110,21 @@ def _pod_of(record: PodRecord) -> Pod:
 
 
 def _stored_state(
-    machine: Machine, loaded: Loaded, known: Sequence[Remembered]
+    managers: Managers, loaded: Loaded, known: Sequence[Remembered]
 ) -> tuple[NodeState | None, list[Damage]]:
-    """The stored state if both files are there, the managers accept it, and it has what the records say.
+    """The stored state if both files are there and sound, and it has what the records say.
 
     Otherwise None: the records, written last and each whole, are then the better witness.
     """
     if loaded.cpu is None or loaded.memory is None:
         return None, []
-    stored = NodeState(cpu=loaded.cpu, memory=loaded.memory)
     uids = frozenset(entry.pod.uid for entry in known)
-    try:
-        state = restore(machine.managers, without_strangers(machine.managers, stored, uids))
-    except StateError as error:
-        return None, [Damage.of(name, error) for name in (CPU_FILE, MEMORY_FILE)]
-    return (state if all(holds(state, entry.record) for entry in known) else None), []
+    stored = without_strangers(managers, NodeState(cpu=loaded.cpu, memory=loaded.memory), uids)
+    damages = [
+        Damage(CPU_FILE, f"{CPU_FILE} could not be used: {text}") for text in holding_invariants(stored.cpu)
+    ][:1]
+    if not adds_up(loaded.memory):
+        text = f"{MEMORY_FILE} could not be used: its machine state is not what its entries add up to"
+        damages.append(Damage(MEMORY_FILE, text))
+    is_witness = not damages and all(holds(stored, entry.record) for entry in known)
+    return (stored if is_witness else None), damages

@@ -6,16 +6,27 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from agent.checkpoint.store import StorageError
 from agent.domain.pod import Pod
+from agent.errors import HostError, NumaletError
 
 ALREADY_EXISTS: Final = "AlreadyExists"
 """Another pod holds the name or the uid; nothing was decided."""
 STORAGE_ERROR: Final = "StorageError"
 ENFORCEMENT_ERROR: Final = "EnforcementError"
+DISCOVERY_ERROR: Final = "DiscoveryError"
+"""The machine changed and could not be looked at since: nobody knows what there is to give."""
 INVALID_POD: Final = "InvalidPod"
 """The pod's uid cannot name a file or a cgroup, or its manifest cannot be stored."""
-MACHINE_FAULTS: Final = frozenset({STORAGE_ERROR, ENFORCEMENT_ERROR})
+MACHINE_FAULTS: Final = frozenset({STORAGE_ERROR, ENFORCEMENT_ERROR, DISCOVERY_ERROR})
 """The pod fits; the machine failed. It may be handed in again."""
+
+
+def fault_of(error: NumaletError) -> str:
+    """The reason to give for an admission that was undone."""
+    if isinstance(error, StorageError):
+        return STORAGE_ERROR
+    return ENFORCEMENT_ERROR if isinstance(error, HostError) else INVALID_POD
 
 
 class VerdictKind(Enum):

@@ -175,7 +175,7 @@ def test_a8_a_file_lost_in_a_power_cut_costs_no_pod_its_place(name: str, damage:
     again = node.owner()
     assert again.snapshot().state == before
     assert node.store.read(name) == good
-    assert bool(again.snapshot().problems) is (damage != "missing")
+    assert again.snapshot().problems[0].startswith(name)
 
 
 def test_a9_a_wrong_checksum_is_reported_with_the_file_and_both_sums() -> None:
@@ -253,6 +253,21 @@ def test_a16_memory_that_drifts_between_boots_moves_no_pod() -> None:
     assert state.memory.entries == before.memory.entries
     assert state.memory.nodes[NodeId(1)].tables[MEMORY].total == 4 * GIB + (43 << 20)
     assert unsound(drifted, again) == []
+
+
+def test_a14_an_exclusive_container_keeps_the_rest_of_its_cpus_and_is_degraded() -> None:
+    node = Node(container_scope())
+    owner = node.owner()
+    owner.admit(pod("a"), "api")
+    owner.admit(pod("b"), "api")
+    before = owner.snapshot().state.cpu.entries
+    lost = max(before[PodUid("uid-a")]["main"])
+    smaller = node.rebooted(topology(offline=frozenset({lost})))
+    again = smaller.owner()
+    assert again.snapshot().state.cpu.entries == before
+    assert list(again.snapshot().degraded) == ["uid-a"]
+    assert len(again.snapshot().cpus(PodUid("uid-a"), "main")) == 1
+    assert unsound(smaller, again) == []
 
 
 @pytest.mark.parametrize("mode", [Mode.ONCE, Mode.LASTING])

@@ -119,6 +119,30 @@ def test_undoing_leaves_a_root_that_is_in_use(root: Path) -> None:
     assert root.exists()
 
 
+def test_one_agent_at_a_time_has_the_root(mount: Path, root: Path) -> None:
+    cgroup(mount, cgroup_subtree_control=CONTROLLERS)
+    first, second = CgroupFs(root), CgroupFs(root)
+    done = first.prepare()
+    assert first.prepare() == Prepared(), "preparing again is fine"
+    with pytest.raises(HostError, match=f"{root} is in use by another numalet") as caught:
+        second.prepare()
+    assert "--cgroup-root" in caught.value.hint
+    first.restore(done)
+    second.restore(second.prepare())
+
+
+def test_a_root_that_was_removed_is_made_and_claimed_again(mount: Path) -> None:
+    cgroup(mount, cgroup_subtree_control=CONTROLLERS)
+    fs = CgroupFs(mount / "new")
+    done = fs.prepare()
+    fs.root.rmdir()
+    fs.make(ROOT)
+    with pytest.raises(HostError, match="in use"):
+        CgroupFs(fs.root).prepare()
+    fs.restore(done)
+    assert not fs.root.exists()
+
+
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", "60"]) as process:

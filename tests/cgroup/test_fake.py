@@ -3,7 +3,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agent.cgroup.backend import DIRECTORY, SUBTREE_CONTROL, EnforcementError
+from agent.cgroup.backend import DIRECTORY, SUBTREE_CONTROL, EnforcementError, apply
+from agent.cgroup.diff import deviations, diff
 from agent.cgroup.fake import FakeCgroups
 from agent.cgroup.layout import ROOT, CgroupDir
 from agent.cgroup.tree import Wanted
@@ -123,3 +124,10 @@ def test_undoing_leaves_what_is_in_use(host: FakeHost) -> None:
     fresh.restore(done)
     assert fresh.exists(ROOT)
     assert fresh.offer().controllers == set(ALL)
+
+
+def test_a_root_that_was_removed_is_made_again(host: FakeHost, tree: Wanted) -> None:
+    host.backend.remove(ROOT)
+    assert host.backend.observe().dirs == {}
+    apply(host.backend, diff(tree, host.backend.observe()))
+    assert deviations(tree, host.backend.observe()) == ()

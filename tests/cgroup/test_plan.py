@@ -339,9 +339,32 @@ def test_offline_cpus_are_left_out_so_that_what_is_asked_is_what_is_given() -> N
     assert texts(wanted, "podu/shared.pool")["cpuset.cpus"] == "4"
 
 
+def test_who_has_no_cpu_of_its_own_left_runs_in_the_node_shared_pool_not_on_other_pods_cpus() -> None:
+    world = pod_scope_mixed()
+    world.topology = machine(4, 1)
+    quota = texts(pod_scope_mixed().wanted(), "podu/shared.pool")["cpu.max"]
+    wanted = world.wanted()
+    assert not wanted.problems
+    assert texts(wanted, "podu/main-app")["cpuset.cpus"] == "2-3"
+    assert texts(wanted, "podu/shared.pool")["cpuset.cpus"] == "0-1"
+    assert texts(wanted, "podu/shared.pool")["cpu.max"] == quota
+    assert texts(wanted, "podu")["cpuset.cpus"] == "0-3"
+
+
+def test_memory_on_numa_nodes_that_are_gone_is_taken_from_all_that_are_there() -> None:
+    world = pod_scope_mixed()
+    world.topology = machine(8, 1)
+    world.blocks = {U: {"main-app": (block(1, GIB),)}}
+    world.pod_blocks = {U: (block(1, 2 * GIB),)}
+    assert texts(world.wanted(), "podu/main-app")["cpuset.mems"] == "0"
+    assert texts(world.wanted(), "podu/shared.pool")["cpuset.mems"] == "0"
+
+
 def test_a_set_without_an_online_cpu_is_a_problem_and_its_cgroup_is_left_alone() -> None:
     world = pod_scope_mixed()
     world.topology = machine(4, 1)
+    other = pod("v", app("main", pinned("2", "1Gi")))
+    world.pods[other.uid], world.cpus[other.uid] = other, {"main": CpuSet.parse("0-1")}
     wanted = world.wanted()
     assert [problem.directory for problem in wanted.problems] == ["podu/shared.pool"]
     assert "empty" in wanted.problems[0].reason

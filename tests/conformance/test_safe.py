@@ -65,12 +65,18 @@ def _harm(case: Mapping[str, Any], safe: Mapping[str, Any]) -> bool:
     """
     out = case["out"]
     if "error" in out or out["init"] != safe["init"]:
-        return _has_unequal_units(case["in"]["machine"]["cpus"])
+        return _has_unequal_units(case["in"]["machine"]["cpus"]) or _offers_more_than_there_is(out["init"])
     steps = zip(case["in"]["steps"], out["steps"], safe["steps"], strict=False)
     step, theirs, ours = next(step for step in steps if step[1] != step[2])
     if theirs.get("admit") is ours.get("admit") is False:
         return True
     return _is_broken(case, NodeState(cpu=cpu_state(theirs["cpu"]))) or _overlaps(step, theirs)
+
+
+def _offers_more_than_there_is(init: Mapping[str, Any]) -> bool:
+    """Whether a NUMA node has more allocatable than total: the kubelet's unsigned numbers wrapped round."""
+    nodes = init.get("mem", {}).get("nodes", {}).values()
+    return any(table[2] > table[0] for _, _, tables in nodes for table in tables.values())
 
 
 def _is_broken(case: Mapping[str, Any], state: NodeState) -> bool:

@@ -49,6 +49,7 @@ def topology(cpus: int = 8, nodes: int = 2, *, offline: frozenset[int] = frozens
             NumaNode(id=NodeId(n), cpus=CpuSet.of(cpu.id for cpu in online if cpu.node == n), memory=4 * GIB)
             for n in range(nodes)
         ),
+        offline=CpuSet.of(offline),
         possible=CpuSet.of(range(cpus)),
     )
 
@@ -108,6 +109,7 @@ class Node:
         self.machine = _USUAL if usual else machine_of(self.config, self.topology)
         self.store = store or MemoryStore()
         self.cgroups = cgroups or fake_cgroups(self.topology)
+        self.boot = "boot"
         self._ticks = 0
 
     def now(self) -> str:
@@ -126,7 +128,7 @@ class Node:
             store=store or self.store,
             cgroups=self.cgroups,
             cgroup_root=cgroup_root,
-            boot_id="boot",
+            boot_id=self.boot,
             now=self.now,
             recovery=recovery,
             observers=observers,
@@ -139,9 +141,22 @@ class Node:
         owner.start()
         return owner
 
-    def rebooted(self, machine: Topology) -> Node:
+    def rebooted(self, machine: Topology, config: Config | None = None) -> Node:
         """The same disk under another machine, as after a boot with CPUs gone."""
-        return Node(self.config, machine, self.store)
+        again = Node(config or self.config, machine, self.store)
+        again.boot = self.boot + "+"
+        return again
+
+    def configured(self, config: Config) -> Node:
+        """The same disk and kernel under another configuration."""
+        return Node(config, self.topology, self.store, self.cgroups)
+
+    def plug(self, machine: Topology) -> Machine:
+        """The kernel has taken CPUs, memory or nodes on- or offline; what a look at it then finds."""
+        self.topology, self.machine = machine, machine_of(self.config, machine)
+        self.cgroups.online = machine.online
+        self.cgroups.nodes = NodeMask(machine.all_nodes.bits)
+        return self.machine
 
     @property
     def managers(self) -> Managers:
@@ -172,7 +187,8 @@ def admitted_names(owner: ContainerManager) -> list[str]:
 def unsound(node: Node, owner: ContainerManager) -> list[str]:
     """A sentence for every way in which state, disk and kernel do not agree; none is right."""
     shot = owner.snapshot()
-    wrong = list(invariants(shot.state, node.topology.online))
+    kept = CpuSet.of(range(64)) - node.topology.online
+    wrong = list(invariants(shot.state, node.topology.online, kept=kept))
     cpu, memory = node.store.read(CPU_FILE), node.store.read(MEMORY_FILE)
     if cpu is None or memory is None:
         return [*wrong, "a checkpoint is missing"]

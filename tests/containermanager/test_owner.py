@@ -287,17 +287,6 @@ def test_the_log_has_one_sentence_a_decision(caplog: pytest.LogCaptureFixture) -
     assert "hint" not in caplog.messages[0]
 
 
-def test_hotplug_is_shown_until_it_is_undone() -> None:
-    node = Node()
-    owner = node.owner()
-    owner.hardware_changed(topology(offline=frozenset({3})))
-    assert owner.snapshot().problems == (
-        "CPUs 3 went offline since the start: restart numalet to take it into account",
-    )
-    owner.hardware_changed(node.topology)
-    assert owner.snapshot().problems == ()
-
-
 def test_the_kernel_is_shown_for_admitted_pods_only() -> None:
     node = Node()
     owner = node.owner()

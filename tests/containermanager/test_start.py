@@ -11,11 +11,8 @@ import pytest
 from agent.cgroup.layout import CgroupDir
 from agent.checkpoint.podrecord import decode_record, encode_record
 from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, StorageError
-from agent.config import Config
 from agent.config.model import StateRecovery
-from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
-from agent.domain.settings import CpuPolicy, MemoryPolicy, TopologyPolicy
 from agent.errors import HostError, StateError
 from tests.containermanager.faults import NoCgroups, Unreadable
 from tests.containermanager.node import (
@@ -23,7 +20,6 @@ from tests.containermanager.node import (
     admitted_names,
     best_effort,
     budgeted,
-    container_scope,
     fake_cgroups,
     parsed,
     pod,
@@ -71,20 +67,6 @@ def test_a_reboot_is_noted_in_the_records_and_the_tree_is_made_anew() -> None:
     owner = fresh.owner()
     assert admitted_names(owner) == ["guest", "old", "team"]
     assert unsound(fresh, owner) == []
-
-
-def test_a_stricter_policy_leaves_admitted_pods_as_they_are() -> None:
-    node = Node(Config(topology_policy=TopologyPolicy.NONE))
-    owner = node.owner()
-    owner.admit(pod("wide", cpu="6", memory="1Gi"), "api")
-    before = owner.snapshot().state
-    strict = Node(
-        Config(topology_policy=TopologyPolicy.SINGLE_NUMA_NODE), node.topology, node.store, node.cgroups
-    )
-    again = strict.owner()
-    assert again.snapshot().state == before
-    assert again.snapshot().problems == ()
-    assert unsound(strict, again) == []
 
 
 @pytest.mark.parametrize("name", [CPU_FILE, MEMORY_FILE])
@@ -194,49 +176,6 @@ def test_strict_recovery_heals_an_ordinary_crash() -> None:
     owner = node.owner(recovery=StateRecovery.STRICT)
     assert admitted_names(owner) == ["guest", "team"]
     assert unsound(node, owner) == []
-
-
-def test_turning_a_policy_off_and_on_again_loses_no_pod() -> None:
-    node = populated()
-    off = Config(
-        cpu_policy=CpuPolicy.NONE, memory_policy=MemoryPolicy.NONE, topology_policy=TopologyPolicy.NONE
-    )
-    without = Node(off, node.topology, node.store, node.cgroups)
-    owner = without.owner()
-    assert admitted_names(owner) == ["guest", "old", "team"]
-    assert owner.snapshot().exclusive == CpuSet()
-    assert owner.snapshot().shared == node.topology.online
-    again = Node(node.config, node.topology, node.store, node.cgroups)
-    owner = again.owner()
-    assert admitted_names(owner) == ["guest", "old", "team"]
-    assert unsound(again, owner) == []
-
-
-def test_a_pod_whose_cpu_went_offline_is_placed_anew_and_the_others_stay() -> None:
-    node = Node(container_scope(), topology(8, 2))
-    owner = node.owner()
-    owner.admit(pod("a", cpu="1"), "api")
-    owner.admit(pod("b", cpu="1"), "api")
-    lost = owner.snapshot().cpus(PodUid("uid-a"), "main")
-    kept = owner.snapshot().cpus(PodUid("uid-b"), "main")
-    smaller = node.rebooted(topology(8, 2, offline=frozenset(lost)))
-    again = smaller.owner()
-    assert admitted_names(again) == ["a", "b"]
-    assert again.snapshot().cpus(PodUid("uid-b"), "main") == kept
-    assert any("pod default/a cannot keep what it held" in text for text in again.snapshot().problems)
-    assert unsound(smaller, again) == []
-
-
-def test_a_pod_that_no_longer_fits_the_machine_is_rejected_not_forgotten() -> None:
-    node = Node()
-    node.owner().admit(pod("big", cpu="3"), "api")
-    smaller = node.rebooted(topology(2, 1))
-    owner = smaller.owner()
-    assert admitted_names(owner) == []
-    [rejected] = owner.snapshot().rejected.values()
-    assert rejected.pod.name == "big"
-    assert any("pod default/big can no longer be placed" in text for text in owner.snapshot().problems)
-    assert unsound(smaller, owner) == []
 
 
 def test_a_cgroup_that_cannot_be_written_is_no_reason_to_stay_down() -> None:

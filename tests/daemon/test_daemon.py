@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.api.client import ControlClient
+from agent.api.client import ControlClient, ControlError
 from agent.config import Config
+from agent.containermanager.machine import Machine
 from agent.daemon import Daemon, Hardware
 from agent.domain.topology import Topology
 from agent.errors import HostError
@@ -25,14 +26,16 @@ from agent.metrics import ResourceManagerMetrics
 from agent.sysfs.hotplug import Changed
 from tests.containermanager.faults import Mode, faulty_node
 from tests.containermanager.node import Node, admitted_names, manifest, topology
+from tests.podresources.reference import Client
 
 
 class Hotplug:
     """A watch whose events the test makes."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: Node) -> None:
         self.fd = os.eventfd(0, os.EFD_NONBLOCK)
-        self.machine = topology()
+        self.node = node
+        self.found: Machine | HostError = node.machine
 
     def fileno(self) -> int:
         return self.fd
@@ -44,11 +47,13 @@ class Hotplug:
     def close(self) -> None:
         os.close(self.fd)
 
-    def look(self) -> Topology:
-        return self.machine
+    def look(self) -> Machine:
+        if isinstance(self.found, HostError):
+            raise self.found
+        return self.found
 
-    def happen(self, machine: Topology) -> None:
-        self.machine = machine
+    def happen(self, machine: Topology | HostError) -> None:
+        self.found = self.node.plug(machine) if isinstance(machine, Topology) else machine
         os.eventfd_write(self.fd, 1)
 
 
@@ -61,11 +66,12 @@ class Running:
         self.config = Config(
             manifest_dir=str(root / "manifests"),
             control_socket=str(root / "control.sock"),
+            pod_resources_socket=str(root / "kubelet.sock"),
             metrics_address=f"127.0.0.1:{free_port()}",
             manifest_scan_period=0.05,
             reconcile_period=0.05,
         )
-        self.hotplug = Hotplug()
+        self.hotplug = Hotplug(self.node)
         self.environ: dict[str, str] = {}
         (root / "manifests").mkdir()
 
@@ -181,12 +187,30 @@ def test_a_full_disk_makes_it_not_ready_until_there_is_space(running: Running) -
     assert answer["results"][0]["verdict"] == "admitted"
 
 
-def test_hotplug_is_told(running: Running) -> None:
+def test_the_shared_pool_follows_hotplug(running: Running) -> None:
     running.start()
     running.hotplug.happen(topology(offline=frozenset({7})))
-    eventually(lambda: running.client().call("GET", "/v1/status")["problems"] != [])
-    [problem] = running.client().call("GET", "/v1/status")["problems"]
-    assert problem.startswith("CPUs 7 went offline")
+    eventually(lambda: running.client().call("GET", "/v1/status")["cpus"]["shared"] == "0-6")
+    running.hotplug.happen(topology())
+    eventually(lambda: running.client().call("GET", "/v1/status")["cpus"]["shared"] == "0-7")
+
+
+def test_a_machine_that_cannot_be_read_is_withdrawn_until_a_reconcile_can(running: Running) -> None:
+    running.start()
+    running.hotplug.happen(HostError("sysfs is gone"))
+    eventually(lambda: running.page("/readyz")[0] == 503)
+    assert "sysfs is gone" in running.page("/readyz")[1]
+    assert "numalet_cpus{" not in running.page("/metrics")[1]
+    with pytest.raises(ControlError, match="sysfs is gone"):
+        running.client().call("GET", "/v1/cpus")
+    running.write("a.yaml", json.dumps(manifest("a")))
+    eventually(lambda: running.client().call("GET", "/v1/status")["rejected"] == 1)
+    [refused] = running.client().call("GET", "/v1/pods")["pods"]
+    assert (refused["state"], refused["reason"]) == ("Rejected", "DiscoveryError")
+    running.hotplug.found = running.node.plug(topology(offline=frozenset({7})))  # no event
+    eventually(lambda: running.page("/readyz")[0] == 200)
+    eventually(lambda: admitted_names(running.current.owner) == ["a"])
+    assert running.client().call("GET", "/v1/status")["cpus"]["online"] == "0-6"
 
 
 def test_without_a_metrics_address_no_page_is_served(running: Running) -> None:
@@ -224,6 +248,24 @@ def test_a_daemon_that_cannot_start_gives_its_socket_back(running: Running) -> N
     with pytest.raises(HostError, match="cannot serve metrics on"), running.daemon() as second:
         second.run()
     assert not Path(taken.control_socket).exists()
+
+
+def test_the_pod_resources_api_is_served_counted_and_given_up_with_the_daemon(running: Running) -> None:
+    running.write("a.yaml", json.dumps(manifest("a")))
+    running.start()
+    socket_path = Path(running.config.pod_resources_path)
+    with Client(socket_path) as client:
+        assert client.list()["a"]["containers"][0]["cpu_ids"] == [1, 2]
+    expected = 'pod_resources_endpoint_requests_list{server_api_version="v1"} 1.0'
+    assert expected in running.page("/metrics")[1]
+    running.stop()
+    assert not socket_path.exists()
+
+
+def test_without_a_path_there_is_no_pod_resources_api(running: Running) -> None:
+    running.config = replace(running.config, pod_resources_socket="")
+    running.start()
+    assert not (running.root / "kubelet.sock").exists()
 
 
 def test_systemd_hears_that_it_is_ready_alive_and_stopping(running: Running) -> None:

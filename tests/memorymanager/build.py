@@ -46,7 +46,7 @@ def manager(
 ) -> StaticMemoryManager:
     """A manager that reserves nothing, so that ``memory`` is what can be allocated."""
     return StaticMemoryManager(
-        initial=initial_machine_state(topology(memory, pages_2mi), {}),
+        initial=initial_machine_state(topology(memory, pages_2mi), {}, Fidelity.SAFE),
         gates=gates or Gates(),
         fidelity=fidelity,
     )

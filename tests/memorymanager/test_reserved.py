@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from agent.domain.pod import MEMORY, ResourceName
 from agent.domain.quantity import Quantity, parse_quantity
-from agent.domain.settings import MemoryPolicy, Settings
+from agent.domain.settings import Fidelity, MemoryPolicy, Settings
 from agent.domain.state import MemoryState, MemoryTable
 from agent.domain.topology import NodeId, NumaNode, Topology
 from agent.errors import ConfigError
@@ -83,8 +84,11 @@ def test_policy_none_looks_at_no_reserved_memory() -> None:
     assert isinstance(made, NoneMemoryManager)
 
 
-def _tables(node: NumaNode, reserved: Mapping[str, Quantity]) -> Mapping[ResourceName, MemoryTable]:
-    made = new_memory_manager(settings({node.id: reserved}), Topology(cpus=(), nodes=(node,)))
+def _tables(
+    node: NumaNode, reserved: Mapping[str, Quantity], fidelity: Fidelity = Fidelity.SAFE
+) -> Mapping[ResourceName, MemoryTable]:
+    under = replace(settings({node.id: reserved}), fidelity=fidelity)
+    made = new_memory_manager(under, Topology(cpus=(), nodes=(node,)))
     return made.restore(MemoryState()).nodes[node.id].tables
 
 
@@ -101,9 +105,11 @@ def test_memory_offers_what_reserved_memory_and_huge_pages_leave() -> None:
     }
 
 
-def test_more_huge_pages_than_memory_wrap_round_as_in_the_kubelet() -> None:
+def test_where_more_is_reserved_than_there_is_nothing_is_left_but_in_the_kubelet_it_wraps_round() -> None:
     node = NumaNode(id=NodeId(0), memory=100 * MIB, hugepages={2048: 100})
-    assert _tables(node, {"memory": q("1Mi")})[MEMORY].allocatable == (1 << 64) - 101 * MIB
+    reserved = {"memory": q("1Mi")}
+    assert _tables(node, reserved)[MEMORY].allocatable == 0
+    assert _tables(node, reserved, Fidelity.KUBELET)[MEMORY].allocatable == (1 << 64) - 101 * MIB
 
 
 def test_allocatable_lists_each_node_and_type_with_something_to_give() -> None:

@@ -187,7 +187,11 @@ def test_the_node_is_shown_as_it_is() -> None:
     scraped = Scraped()
     scraped.admit(manifest("a"), manifest("b", cpu="64"))
     page = scraped.page()
-    assert gauge(page, "numalet_pods") == {'state="admitted"': 1.0, 'state="rejected"': 1.0}
+    assert gauge(page, "numalet_pods") == {
+        'state="admitted"': 1.0,
+        'state="degraded"': 0.0,
+        'state="rejected"': 1.0,
+    }
     assert gauge(page, "numalet_cpus") == {
         'numa_node="0",pool="exclusive"': 2.0,
         'numa_node="0",pool="shared"': 2.0,
@@ -212,3 +216,23 @@ def test_a_refused_pod_allocation_is_an_error_of_the_pods_pool() -> None:
     counters = ResourceManagerMetrics()
     counters.decided((Refused(WHOLE_POD, "memory", "UnexpectedAdmissionError", "no"),))
     assert counters.errors == {("memory", "pod"): 1}
+
+
+def test_what_was_lost_drifted_or_is_degraded_is_counted() -> None:
+    scraped = Scraped()
+    scraped.admit(manifest("a"))
+    scraped.node.store.files["cpu_manager_state"] = b""
+    nodes = tuple(replace(node, memory=node.memory + (1 << 20)) for node in scraped.node.topology.nodes)
+    lost = topology(offline=frozenset({1}))
+    again = scraped.node.rebooted(replace(lost, nodes=nodes)).owner()
+    page = exposition(NodeMetrics(scraped.counters, again.snapshot), "text/plain")[0].decode()
+    assert gauge(page, "numalet_state_recoveries_total") == {
+        'file="cpu_manager_state"': 1.0,
+        'file="memory_manager_state"': 0.0,
+        'file="pods"': 0.0,
+    }
+    assert gauge(page, "numalet_memory_drift_bytes") == {
+        'numa_node="0"': float(1 << 20),
+        'numa_node="1"': float(1 << 20),
+    }
+    assert gauge(page, "numalet_pods")['state="degraded"'] == 1.0

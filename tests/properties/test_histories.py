@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import settings as hypothesis_settings
@@ -12,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from agent.admission import (
     Admitted,
     Managers,
+    adapted,
     admit,
     new_managers,
     remove_container,
@@ -21,13 +23,12 @@ from agent.admission import (
 )
 from agent.checkpoint.codec import decode_cpu, decode_memory, encode_cpu, encode_memory
 from agent.checkpoint.podrecord import PodRecord, record_of
-from agent.containermanager.recovery import Remembered, readmitted, rebuilt
-from agent.domain.idset import CpuSet, union
+from agent.containermanager.recovery import Remembered, readmitted
+from agent.domain.idset import CpuSet
 from agent.domain.pod import Pod, PodUid
 from agent.domain.settings import Settings
 from agent.domain.state import ContainerCpus, NodeState
 from agent.domain.topology import Topology
-from agent.errors import StateError
 from agent.memorymanager.machinestate import machine_states_equal
 from tests.properties.choices import pods, settings_for
 from tests.properties.machines import machines, with_online
@@ -60,11 +61,6 @@ def assert_same(one: NodeState, other: NodeState) -> None:
     assert machine_states_equal(one.memory.nodes, other.memory.nodes)
     if all(len(node.cells) == 1 for node in other.memory.nodes.values()):
         assert one == other
-
-
-def holds(state: NodeState, uid: PodUid) -> CpuSet:
-    """All the pod's CPUs."""
-    return union([*state.cpu.entries.get(uid, {}).values(), *entries_of(state, uid)[1]])
 
 
 def entries_of(state: NodeState, uid: PodUid) -> tuple[ContainerCpus, tuple[CpuSet, ...], Any, Any]:
@@ -170,27 +166,19 @@ class Histories(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def hotplug(self, data: st.DataObject) -> None:
-        """CPUs come and go while numalet is down: what still holds stays, all of it, and is sound."""
-        keep = list(self.managers.cpu.reserved)
+        """CPUs go while numalet is down: every pod keeps what it holds, and with the CPUs comes the old state."""
+        reserved, before = self.managers.cpu.reserved, self.state
         gone = data.draw(st.frozensets(st.sampled_from(list(self.machine.online)), max_size=2), label="gone")
-        online = self.machine.online - CpuSet.of(gone - set(keep))
-        if len(online) < len(keep) + 2:
-            return
-        managers, before = new_managers(self.settings, with_online(self.machine, online)), self.state
-        known = [Remembered(pod, self.record(pod)) for pod in self.pods.values()]
-        try:
-            found = restore(managers, before)
-        except StateError:
-            found, _ = rebuilt(managers, [entry.record for entry in known])
-        recovered = readmitted(managers, found, known)
+        online = self.machine.online - (CpuSet.of(gone) - reserved)
+        settings = replace(self.settings, reserved_cpus=reserved or None)
+        managers = new_managers(settings, with_online(self.machine, online))
+        known = [Remembered(self.pods[uid], self.record(self.pods[uid])) for uid in sorted(self.whole)]
+        recovered = readmitted(managers, adapted(managers, before), known)
+        assert recovered.lost == ()
         for uid in self.pods:
-            if holds(before, uid) <= online - managers.cpu.reserved:
-                assert entries_of(recovered.state, uid) == entries_of(before, uid)
-        for entry, _ in recovered.lost:
-            del self.pods[entry.pod.uid]
-        self.whole &= set(self.pods)
-        self.managers = managers
-        self.start_over(recovered.state)
+            assert entries_of(recovered.state, uid) == entries_of(before, uid)
+        assert recovered.state.cpu.default == before.cpu.default & online
+        assert adapted(self.managers, recovered.state) == before
 
     def record(self, pod: Pod) -> PodRecord:
         return record_of(
