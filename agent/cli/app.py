@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "explain": ("agent.cli.rehearse", "Rehearse one pod and show every step of the decision."),
     "plan": ("agent.cli.rehearse", "Rehearse a directory of pods and show who fits."),
     "replay": ("agent.cli.replay", "Replay recorded decisions and compare the answers."),
+    "state": ("agent.cli.state", "Show, verify, convert and hand over stored state."),
     "completion": ("agent.cli.completion", "Print a shell completion script."),
 }
 

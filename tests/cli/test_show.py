@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
 from agent.cli.show import cpus_text
 from tests.cli.command import Command
-from tests.containermanager.node import best_effort, budgeted, manifest
+from tests.containermanager.node import Node, best_effort, budgeted, manifest, topology
 
 
 def cells(text: str) -> list[list[str]]:
@@ -61,6 +62,40 @@ def test_nodes(filled: Command) -> None:
         ["0", "0", "1-3", "0", "memory", "3.9 GiB", "2.0 GiB", "1.9 GiB"],
         ["1", "4-7", "-", "-", "memory", "4.0 GiB", "0 MiB", "4.0 GiB"],
     ]
+
+
+@pytest.fixture
+def degraded(filled: Command) -> Iterator[Command]:
+    """CPUs 2 and 3 of pod team are offline."""
+    node = Node()
+    filled.owner.hardware_changed(lambda: node.plug(topology(offline=frozenset({2, 3}))))
+    yield filled
+    filled.owner.hardware_changed(lambda: node.plug(topology()))
+
+
+def test_a_degraded_pod_is_shown_as_such_with_the_reasons(degraded: Command) -> None:
+    assert cells(degraded("get", "pods").out)[1:3] == [
+        ["default/team", "Degraded", "main", "container", "1", "memory 1.0 GiB on node 0"],
+        ["helper", "pod", "0,4-7", "memory 1.0 GiB on node 0"],
+    ]
+    text = degraded("describe", "pod", "team").out
+    assert "State      Degraded\nDegraded   CPUs 2-3 of its CPUs 1-3 are offline\n" in text
+    assert "(shared pool of the pod: 3)" in text
+    owners = {cpu["id"]: cpu["owner"] for cpu in degraded("get", "cpus", "-o", "json").json["cpus"]}
+    assert owners == {1: "default/team/main"} | dict.fromkeys((0, 4, 5, 6, 7), "node shared pool")
+    [pod, *_] = degraded("get", "pods", "-o", "json").json["pods"]
+    assert (pod["state"], len(pod["degraded"])) == ("Admitted", 2)
+
+
+def test_the_status_says_how_many_and_what_is_wrong(degraded: Command) -> None:
+    status = degraded("get", "status")
+    assert status.out.splitlines()[:2] == [
+        "Pods       2 admitted, 1 of them degraded, 1 rejected",
+        "CPUs       0-1,4-7 online, 0,4-7 shared, 1 exclusive",
+    ]
+    [problem] = degraded("get", "status", "-o", "json").json["problems"]
+    assert problem.startswith("pod default/team is degraded: CPUs 2-3 of its CPUs 1-3 are offline")
+    assert status.out.splitlines()[2:] == [f"Problem    {problem}"]
 
 
 @pytest.mark.parametrize(
