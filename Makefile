@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 
-.PHONY: help demo test unit vm check lint types layers format bench clean
+.PHONY: help demo test unit vm check lint types layers format proto bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ format: ## format and fix what can be fixed
 	@scripts/bootstrap
 	.venv/bin/ruff format
 	.venv/bin/ruff check --fix
+
+proto: ## generate the Python code of the .proto files, which is checked in
+	@scripts/bootstrap
+	scripts/gen-proto
 
 bench: ## measure; one table, see docs/performance.md
 	@scripts/bootstrap

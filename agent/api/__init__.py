@@ -1,1 +1,1 @@
-"""The faces of the daemon: control API."""
+"""The faces of the daemon: control API, pages, PodResources API."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agent.api.server import Query, RequestError, Route
 from agent.api.view import cpus_json, nodes_json, pod_json, pods_json, status_json
-from agent.containermanager import ContainerManager, Verdict
+from agent.containermanager import ContainerManager, Snapshot, Verdict
 from agent.domain.pod import Pod
 from agent.explain import explain
 from agent.manifest import ManifestError, load_manifests
@@ -23,8 +23,8 @@ def control_routes(owner: ContainerManager) -> Mapping[str, Route]:
     return {
         "GET status": lambda _parts, _query, _body: status_json(owner.snapshot()),
         "GET pods": routes.pods,
-        "GET cpus": lambda _parts, _query, _body: cpus_json(owner.snapshot()),
-        "GET nodes": lambda _parts, _query, _body: nodes_json(owner.snapshot()),
+        "GET cpus": lambda _parts, _query, _body: cpus_json(routes.machine()),
+        "GET nodes": lambda _parts, _query, _body: nodes_json(routes.machine()),
         "POST pods": routes.apply,
         "DELETE pods": routes.delete,
     }
@@ -33,6 +33,13 @@ def control_routes(owner: ContainerManager) -> Mapping[str, Route]:
 class _Routes:
     def __init__(self, owner: ContainerManager) -> None:
         self.owner = owner
+
+    def machine(self) -> Snapshot:
+        """A snapshot with a topology that can be relied on."""
+        snapshot = self.owner.snapshot()
+        if snapshot.withdrawn:
+            raise RequestError(503, snapshot.withdrawn, hint="see: journalctl -u numalet")
+        return snapshot
 
     def pods(self, parts: tuple[str, ...], _query: Query, _body: bytes) -> Json:
         snapshot = self.owner.snapshot()

@@ -13,8 +13,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -23,13 +22,13 @@ from threading import Thread
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from agent.errors import HostError, NumaletError
+from agent.api.unixsocket import socket_place
+from agent.errors import NumaletError
 
 log = logging.getLogger(__name__)
 
 MAX_BODY: Final = 10 << 20
 _UCRED: Final = struct.Struct("3i")
-_PROBE_SECONDS: Final = 1.0
 
 Json = dict[str, Any]
 
@@ -73,49 +72,12 @@ class _Server(ThreadingMixIn, UnixStreamServer):
 
     def __init__(self, path: Path, routes: Mapping[str, Route]) -> None:
         self.routes = routes
-        try:
-            _clear_dead_socket(path)
-            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            with _only_owner():
-                super().__init__(str(path), _Handler)
-        except OSError as error:
-            raise HostError(
-                f"cannot listen on {path}: {error.strerror or error}", hint="choose another controlSocket"
-            ) from error
+        with socket_place(path, 0o600, "controlSocket"):
+            super().__init__(str(path), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that went away is no news."""
         log.debug("control connection broke off: %s", sys.exception())
-
-
-@contextmanager
-def _only_owner() -> Iterator[None]:
-    """New files are for their owner alone from the first moment on, mode 0600."""
-    before = os.umask(0o177)
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
-def _clear_dead_socket(path: Path) -> None:
-    """Remove a socket nobody listens on; raise HostError where somebody does, or it is no socket."""
-    if not path.is_socket():
-        if os.path.lexists(path):
-            raise HostError(
-                f"{path} is in the way: it is not a socket", hint="remove it or choose another controlSocket"
-            )
-        return
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(_PROBE_SECONDS)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink()
-            return
-        except (BlockingIOError, TimeoutError):
-            pass  # somebody listens, and is too busy to accept
-    raise HostError(f"another daemon answers on {path}", hint="stop it, or choose another controlSocket")
 
 
 def check_peer(connection: socket.socket) -> None:

@@ -50,6 +50,7 @@ def _admitted(snapshot: Snapshot, admitted: AdmittedPod) -> Json:
     return {
         **_head(pod, admitted.source),
         "state": "Admitted",
+        "degraded": list(snapshot.degraded.get(pod.uid, ())),
         "admittedAt": admitted.admitted_at,
         "cpus": str(own) if own is not None else None,
         "podSharedPool": str(pod_shared_pool(snapshot, admitted)) if own is not None else None,
@@ -66,7 +67,7 @@ def pod_shared_pool(snapshot: Snapshot, admitted: AdmittedPod) -> CpuSet:
     pool = snapshot.state.cpu.pod_entries.get(admitted.pod.uid, NO_CPUS)
     for container in admitted.pod.containers:
         if container.kind.keeps_running and admitted.isolation[container.name] is Isolation.CONTAINER:
-            pool -= snapshot.cpus(admitted.pod.uid, container.name)
+            pool -= snapshot.state.cpu.of(admitted.pod.uid, container.name) or NO_CPUS
     return pool
 
 
@@ -134,7 +135,7 @@ def _owners(snapshot: Snapshot) -> Iterator[tuple[CpuId, str]]:
             yield CpuId(cpu), f"{pod.full_name} (pod shared pool)"
         for container in pod.containers:
             if admitted.isolation[container.name] is Isolation.CONTAINER:
-                for cpu in snapshot.cpus(pod.uid, container.name):
+                for cpu in snapshot.state.cpu.of(pod.uid, container.name) or NO_CPUS:
                     yield CpuId(cpu), f"{pod.full_name}/{container.name}"
 
 
@@ -183,5 +184,6 @@ def status_json(snapshot: Snapshot) -> Json:
             "shared": str(snapshot.shared),
             "exclusive": str(snapshot.exclusive),
         },
-        "problems": [*snapshot.failures, *snapshot.problems],
+        "degraded": len(snapshot.degraded),
+        "problems": list(snapshot.troubles),
     }

@@ -24,6 +24,7 @@ MAX_SECONDS: Final = 24 * 3600.0
 MAX_PIDS: Final = 4_194_304
 """PID_MAX_LIMIT: pids.max takes no more."""
 
+_SOCKET_MODE = re.compile(r"0?[0-7]{3}", re.ASCII)
 _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)", re.ASCII)
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)%", re.ASCII)
@@ -79,6 +80,20 @@ def address(value: Any) -> str:
     """``HOST:PORT``, or empty for no server."""
     parse_address(text(value))
     return text(value)
+
+
+def path_or_nothing(value: Any) -> str:
+    """An absolute path, or empty."""
+    return path(value) if text(value) else ""
+
+
+def socket_mode(value: Any) -> int:
+    """A socket's mode, as octal text or the number that YAML makes of one; its owner can always connect."""
+    octal = isinstance(value, str) and _SOCKET_MODE.fullmatch(value)
+    mode = int(value, 8) if octal else value
+    if isinstance(mode, bool) or not isinstance(mode, int) or mode & ~0o666 or mode & 0o600 != 0o600:
+        raise ValueError(f'{shown(value)} is not the mode of a socket (expected e.g. "0600" or "0660")')
+    return mode
 
 
 def choice(kind: type[E]) -> Callable[[Any], E]:

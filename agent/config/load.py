@@ -35,6 +35,8 @@ FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "cgroupRoot": ("cgroup_root", fields.path),
     "stateDir": ("state_dir", fields.path),
     "controlSocket": ("control_socket", fields.path),
+    "podResourcesSocket": ("pod_resources_socket", fields.path_or_nothing),
+    "podResourcesSocketMode": ("pod_resources_mode", fields.socket_mode),
     "metricsBindAddress": ("metrics_address", fields.address),
     "stateRecovery": ("state_recovery", fields.choice(StateRecovery)),
 }

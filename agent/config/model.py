@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from agent.domain.idset import CpuSet
+from agent.domain.idset import NO_CPUS, CpuSet
 from agent.domain.pod import CPU, MEMORY, ResourceName, is_memory_type
 from agent.domain.quantity import ZERO, Quantity
 from agent.domain.settings import (
@@ -44,7 +44,10 @@ class Percent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole configuration; durations in seconds, paths absolute."""
+    """The whole configuration; durations in seconds, paths absolute.
+
+    ``pod_resources_socket`` None: in the state directory; empty: none.
+    """
 
     cpu_policy: CpuPolicy = CpuPolicy.STATIC
     cpu_options: Mapping[str, str] = field(default_factory=dict)
@@ -65,24 +68,37 @@ class Config:
     cgroup_root: str = "/sys/fs/cgroup/numalet"
     state_dir: str = "/var/lib/numalet"
     control_socket: str = "/run/numalet/control.sock"
+    pod_resources_socket: str | None = None
+    pod_resources_mode: int = 0o660
     metrics_address: str = "127.0.0.1:9447"
     state_recovery: StateRecovery = StateRecovery.REBUILD
 
+    @property
+    def pod_resources_path(self) -> str:
+        """Where the PodResources API is served; empty for nowhere."""
+        if self.pod_resources_socket is None:
+            return f"{self.state_dir}/pod-resources/kubelet.sock"
+        return self.pod_resources_socket
+
     def settings(self, topology: Topology) -> Settings:
-        """What the managers need, with everything the operator left open worked out."""
+        """What the managers need, with everything the operator left open worked out.
+
+        Reserved CPUs that are offline are left out: a machine that lost one is no reason to stay down.
+        """
         reserved = {
             name: _sum(self.kube_reserved.get(name), self.system_reserved.get(name))
             for name in {CPU, MEMORY, *self.kube_reserved, *self.system_reserved}
         }
-        if self.reserved_cpus is not None:
-            reserved[CPU] = Quantity.whole(len(self.reserved_cpus))
+        reserved_cpus = (self.reserved_cpus or NO_CPUS) - topology.offline or None
+        if reserved_cpus is not None:
+            reserved[CPU] = Quantity.whole(len(reserved_cpus))
         elif reserved[CPU] == ZERO:
             reserved[CPU] = Quantity.whole(1)
         reserved[MEMORY] = _sum(reserved[MEMORY], self._eviction_bytes(topology))
         return Settings(
             cpu_policy=self.cpu_policy,
             cpu_options=self.cpu_options,
-            reserved_cpus=self.reserved_cpus,
+            reserved_cpus=reserved_cpus,
             node_reserved=reserved,
             memory_policy=self.memory_policy,
             reserved_memory=self.reserved_memory or _lowest_nodes(topology, reserved),

@@ -54,6 +54,8 @@ fileCheckFrequency: 500ms
 cgroupRoot: /sys/fs/cgroup/kubepods
 stateDir: /tmp/state
 controlSocket: /tmp/control.sock
+podResourcesSocket: /tmp/kubelet.sock
+podResourcesSocketMode: 0600
 metricsBindAddress: "[::1]:9447"
 stateRecovery: strict
 featureGates: {PodLevelResourceManagers: false, CPUManagerPolicyAlphaOptions: false}
@@ -91,6 +93,8 @@ def test_every_field_is_read() -> None:
         cgroup_root="/sys/fs/cgroup/kubepods",
         state_dir="/tmp/state",  # noqa: S108 - only a text here
         control_socket="/tmp/control.sock",  # noqa: S108
+        pod_resources_socket="/tmp/kubelet.sock",  # noqa: S108
+        pod_resources_mode=0o600,
         metrics_address="[::1]:9447",
         state_recovery=StateRecovery.STRICT,
         gates=Gates(pod_level_resource_managers=False, cpu_alpha_options=False),
@@ -145,6 +149,11 @@ def test_what_is_left_open_has_its_default(text: str) -> None:
         pytest.param("evictionHard: {memory.available: 101%}", '$.evictionHard["memory.available"]: "101%" is more than all', id="percentage"),
         pytest.param("podPidsLimit: many", '$.podPidsLimit: "many" is not a whole number', id="pids"),
         pytest.param("podPidsLimit: 5000000", "$.podPidsLimit: 5000000 is more than the kernel allows (4194304)", id="too many pids"),
+        pytest.param("podResourcesSocket: kubelet.sock", '$.podResourcesSocket: "kubelet.sock" is not an absolute path', id="relative socket"),
+        pytest.param("podResourcesSocketMode: 660", '$.podResourcesSocketMode: 660 is not the mode of a socket (expected e.g. "0600" or "0660")', id="decimal mode"),
+        pytest.param('podResourcesSocketMode: "0755"', '$.podResourcesSocketMode: "0755" is not the mode of a socket (expected e.g. "0600" or "0660")', id="mode of a program"),
+        pytest.param('podResourcesSocketMode: "0060"', '$.podResourcesSocketMode: "0060" is not the mode of a socket (expected e.g. "0600" or "0660")', id="mode without the owner"),
+        pytest.param("podResourcesSocketMode: true", '$.podResourcesSocketMode: true is not the mode of a socket (expected e.g. "0600" or "0660")', id="flag for a mode"),
         pytest.param('metricsBindAddress: "9447"', '$.metricsBindAddress: "9447" is not HOST:PORT (expected e.g. "127.0.0.1:9447" or "[::1]:9447")', id="port alone"),
         pytest.param("reservedMemory: {}", "$.reservedMemory: a mapping is not a list of {numaNode, limits}", id="map for reservedMemory"),
         pytest.param("reservedMemory: [7]", "$.reservedMemory[0]: 7 is not a map", id="number for a reservation"),
@@ -225,3 +234,14 @@ def test_every_gate_can_be_turned_off() -> None:
         cpu_alpha_options=False,
         cpu_beta_options=False,
     )
+
+
+@pytest.mark.parametrize("mode", ["0660", '"0660"', '"660"', "0o660", "432"])
+def test_a_mode_is_octal_as_text_and_what_yaml_makes_of_a_number(mode: str) -> None:
+    assert load(f"podResourcesSocketMode: {mode}").pod_resources_mode == 0o660
+
+
+def test_the_pod_resources_socket_is_in_the_state_directory_unless_said_otherwise() -> None:
+    assert load("stateDir: /a").pod_resources_path == "/a/pod-resources/kubelet.sock"
+    assert load("podResourcesSocket: /b/kubelet.sock").pod_resources_path == "/b/kubelet.sock"
+    assert load('podResourcesSocket: ""').pod_resources_path == ""

@@ -1,0 +1,1 @@
+"""PodResources API v1alpha1: messages generated from api.proto."""
