@@ -1,0 +1,271 @@
+"""A daemon on the real kernel, in a cgroup root of its own, driven over its control socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from agent.api.client import ControlClient
+from agent.domain.idset import CpuSet
+
+Json = dict[str, Any]
+
+MOUNT = Path("/sys/fs/cgroup")
+PATIENCE = 60.0
+"""Seconds; emulated CPUs on a busy host are slow."""
+NUMALET = (sys.executable, "-m", "agent")
+_NUMBERS = count()
+
+
+class Node:
+    """One `numalet run`: its directories are in ``work``; keyword arguments are configuration fields."""
+
+    def __init__(self, work: Path, **config: object) -> None:
+        self.work = work
+        self.root = MOUNT / f"numalet-test-{next(_NUMBERS)}"
+        self.state = work / "state"
+        self.manifests = work / "manifests"
+        self.manifests.mkdir()
+        self.log = work / "daemon.log"
+        self.config = {
+            "cgroupRoot": str(self.root),
+            "stateDir": str(self.state),
+            "staticPodPath": str(self.manifests),
+            "controlSocket": str(work / "control.sock"),
+            "metricsBindAddress": f"127.0.0.1:{free_port()}",
+            **config,
+        }
+        self.client = ControlClient(Path(str(self.config["controlSocket"])))
+        self.daemon: subprocess.Popen[bytes] | None = None
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def config_file(self, **changes: object) -> Path:
+        """The configuration, with changes, as a file (JSON is YAML)."""
+        file = self.work / "config.yaml"
+        file.write_text(json.dumps(self.config | changes))
+        return file
+
+    def start(self) -> None:
+        """Start the daemon; return when it says that it is ready."""
+        address = self.work / "notify"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear, self.log.open("ab") as log:
+            ear.bind(str(address))
+            ear.settimeout(0.5)
+            command = [*NUMALET, "run", "--config", str(self.config_file())]
+            environ = os.environ | {"NOTIFY_SOCKET": str(address)}
+            self.daemon = subprocess.Popen(command, env=environ, stderr=log)
+            try:
+                wait_until(lambda: self._says_ready(ear), "the daemon is ready")
+            finally:
+                address.unlink()
+
+    def _says_ready(self, ear: socket.socket) -> bool:
+        assert self.daemon is not None
+        assert self.daemon.poll() is None, self.log.read_text()
+        with suppress(TimeoutError):
+            return b"READY=1" in ear.recv(4096)
+        return False
+
+    def end(self, number: signal.Signals) -> int:
+        """Send the daemon a signal and return its exit status."""
+        assert self.daemon is not None
+        self.daemon.send_signal(number)
+        return self.daemon.wait(PATIENCE)
+
+    def close(self) -> None:
+        """Leave nothing behind: daemon, processes, cgroups."""
+        for process in (*self.processes, *filter(None, (self.daemon,))):
+            process.kill()
+            process.wait()
+        remove_cgroup(self.root)
+        if self.log.exists():
+            sys.stderr.write(self.log.read_text())  # shown where a test failed
+
+    # --- what a user does -------------------------------------------------------------------
+
+    def apply(self, *pods: Json) -> list[Json]:
+        """Hand pods in; the verdicts."""
+        results: list[Json] = self.client.call("POST", "/v1/pods", manifest(*pods).encode())["results"]
+        return results
+
+    def admit(self, pod: Json) -> Json:
+        """Hand a pod in that must be admitted; what it holds."""
+        (verdict,) = self.apply(pod)
+        assert verdict["verdict"] == "admitted", verdict
+        return self.pod(pod["metadata"]["name"])
+
+    def delete(self, name: str, grace: float = 0) -> None:
+        """Delete a pod and wait for its end."""
+        self.client.call("DELETE", f"/v1/pods/default/{name}?grace={grace}")
+
+    def pods(self) -> dict[str, Json]:
+        """All known pods by name."""
+        return {pod["name"]: pod for pod in self.client.call("GET", "/v1/pods")["pods"]}
+
+    def pod(self, name: str) -> Json:
+        """One pod with its trace."""
+        return self.client.call("GET", f"/v1/pods/default/{name}")
+
+    def status(self) -> Json:
+        """`numalet get`'s status."""
+        return self.client.call("GET", "/v1/status")
+
+    def cgroup(self, pod: str, container: str) -> Path:
+        """The directory of a container's cgroup."""
+        (found,) = (c for c in self.pods()[pod]["containers"] if c["name"] == container)
+        return Path(found["cgroup"])
+
+    def spawn(self, pod: str, container: str, *command: str) -> subprocess.Popen[bytes]:
+        """Run a command in a container, with nothing of numalet's in between; returns when it is in."""
+        cgroup = self.cgroup(pod, container)
+        join = f'echo $$ >{cgroup}/cgroup.procs && exec "$@"'
+        process = subprocess.Popen(["sh", "-c", join, "sh", *(command or ("sleep", "600"))])
+        self.processes.append(process)
+        wait_until(lambda: process.pid in pids_in(cgroup), f"{command} is in {cgroup}")
+        return process
+
+    def page(self, path: str) -> tuple[int, str]:
+        """A page of the TCP face: status and text."""
+        try:
+            with urllib.request.urlopen(f"http://{self.config['metricsBindAddress']}{path}") as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def cgroups(self) -> list[str]:
+        """All pods' cgroups there are, relative to the root."""
+        return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("pod*") if path.is_dir())
+
+    def files(self) -> Mapping[str, bytes]:
+        """Everything in the state directory but the lock, which names a process."""
+        files = (path for path in self.state.rglob("*") if path.is_file() and path.name != "lock")
+        return {str(path.relative_to(self.state)): path.read_bytes() for path in files}
+
+
+@contextmanager
+def running(work: Path, **config: object) -> Iterator[Node]:
+    """A node whose daemon runs, and that leaves nothing behind."""
+    node = Node(work, **config)
+    try:
+        node.start()
+        yield node
+    finally:
+        node.close()
+
+
+# --- manifests ------------------------------------------------------------------------------
+
+
+def manifest(*pods: Json) -> str:
+    """Pods as a manifest file (JSON is YAML)."""
+    return "\n---\n".join(map(json.dumps, pods))
+
+
+def amounts(cpu: str, memory: str, **more: str) -> Json:
+    """Requests equal to limits."""
+    stated = {"cpu": cpu, "memory": memory, **{name.replace("_", "-"): text for name, text in more.items()}}
+    return {"requests": stated, "limits": stated}
+
+
+def container(name: str, resources: Json | None = None, **fields: object) -> Json:
+    """A container that states no more than it is told."""
+    return {"name": name, "image": "none", "resources": resources or {}, **fields}
+
+
+def pod(name: str, *containers: Json, **spec: object) -> Json:
+    """A pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "uid": f"uid-{name}"},
+        "spec": {"containers": list(containers), **spec},
+    }
+
+
+def mixed(name: str, slice_cpus: str = "2") -> Json:
+    """A budget of 4 CPUs, a slice of them, and a container in the pod shared pool."""
+    main = container("main", amounts(slice_cpus, "256Mi"))
+    return pod(name, main, container("side"), resources=amounts("4", "512Mi"))
+
+
+def exclusive(name: str, cpus: str = "2") -> Json:
+    """One container with CPUs of its own."""
+    return pod(name, container("main", amounts(cpus, "64Mi")))
+
+
+def best_effort(name: str) -> Json:
+    """One container that states nothing."""
+    return pod(name, container("main"))
+
+
+# --- what the kernel says -------------------------------------------------------------------
+
+
+def allowed(pid: int) -> CpuSet:
+    """The CPUs a process may run on."""
+    return CpuSet.parse(process_status(pid)["Cpus_allowed_list"])
+
+
+def process_status(pid: int) -> dict[str, str]:
+    """/proc/PID/status."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {key: value.strip() for key, value in (line.split(":", 1) for line in lines)}
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs: a zombie does not."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return not process_status(pid)["State"].startswith("Z")
+    return False
+
+
+def pids_in(cgroup: Path) -> list[int]:
+    """The processes of a cgroup."""
+    return sorted(map(int, (cgroup / "cgroup.procs").read_text().split()))
+
+
+def text_of(file: Path) -> str:
+    """A kernel file without its newline."""
+    return file.read_text().strip()
+
+
+def wait_until(
+    condition: Callable[[], bool], what: str, seconds: float = PATIENCE, *, every: float = 0.05
+) -> None:
+    """Wait until something is so; fail, saying what was not, after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(every)
+
+
+def remove_cgroup(root: Path) -> None:
+    """Kill everything in a cgroup and below it, and remove it."""
+    if not root.exists():
+        return
+    (root / "cgroup.kill").write_text("1")
+    wait_until(lambda: "populated 0" in (root / "cgroup.events").read_text(), f"{root} is empty")
+    for directory in sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True):
+        directory.rmdir()
+    root.rmdir()
+
+
+def free_port() -> int:
+    """A TCP port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
