@@ -25,6 +25,7 @@ def control_routes(owner: ContainerManager) -> Mapping[str, Route]:
         "GET pods": routes.pods,
         "GET cpus": lambda _parts, _query, _body: cpus_json(routes.machine()),
         "GET nodes": lambda _parts, _query, _body: nodes_json(routes.machine()),
+        "GET deviations": lambda _parts, _query, _body: {"deviations": list(owner.deviations())},
         "POST pods": routes.apply,
         "DELETE pods": routes.delete,
     }

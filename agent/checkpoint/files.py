@@ -106,3 +106,15 @@ class SystemFiles:
             os.close(descriptor)
             raise
         return descriptor
+
+
+def write_synced(files: Files, path: Path, data: bytes) -> None:
+    """Write a new file and its content to the disk. Raises OSError."""
+    descriptor = files.create(path)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[files.write(descriptor, bytes(left)) :]
+        files.sync(descriptor)
+    finally:
+        files.close(descriptor)

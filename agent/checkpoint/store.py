@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
-from agent.checkpoint.files import Files, SystemFiles
+from agent.checkpoint.files import Files, SystemFiles, write_synced
 from agent.domain.pod import PodUid
 from agent.errors import StateError
 
@@ -199,7 +199,8 @@ class StateDir:
         path = self._writable(name)
         temporary = path.with_name(f".{path.name}{_TEMPORARY_SUFFIX}")
         try:
-            self._write_synced(temporary, data)
+            with _system("write", temporary):
+                write_synced(self._files, temporary, data)
             with _system("replace", path):
                 self._files.rename(temporary, path)
         except StorageError:
@@ -234,17 +235,6 @@ class StateDir:
         if self._lock is None:
             raise StateError(f"state directory {self.root} is not open for writing")
         return self.root / _checked(name)
-
-    def _write_synced(self, path: Path, data: bytes) -> None:
-        with _system("write", path):
-            descriptor = self._files.create(path)
-            try:
-                left = memoryview(data)
-                while left:
-                    left = left[self._files.write(descriptor, bytes(left)) :]
-                self._files.sync(descriptor)
-            finally:
-                self._files.close(descriptor)
 
     def _sweep(self) -> Iterator[str]:
         for directory in (self.root, self.root / PODS):

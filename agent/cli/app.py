@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "delete": ("agent.cli.pods", "Stop a pod and release what it holds."),
     "get": ("agent.cli.show", "List pods, CPUs or NUMA nodes."),
     "describe": ("agent.cli.show", "Show one pod: what it holds, where, and why."),
+    "verify": ("agent.cli.show", "Check that the kernel has what was decided."),
     "exec": ("agent.cli.pods", "Run a command inside a container's cgroup."),
     "topology": ("agent.cli.machine", "Show the machine as numalet sees it."),
     "record": ("agent.cli.machine", "Save the machine's topology to a file."),

@@ -107,6 +107,24 @@ def status_text(answer: Json) -> str:
 
 
 @click.command()
+@socket_option
+@output_option
+def verify(socket_path: Path, output: str) -> None:
+    """Check that the kernel has what was decided: one line per deviation, exit status 1 if there is any.
+
+    \b
+    numalet verify || systemctl status numalet
+    """
+    answer = ControlClient(socket_path).call("GET", "/v1/deviations")
+    if output == "json":
+        print_json(answer)
+    else:
+        click.echo("\n".join(answer["deviations"]) or "the kernel has what was decided")
+    if answer["deviations"]:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
 @click.argument("what", type=click.Choice(["pod"]))
 @pod_argument
 @socket_option

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.checkpoint.files import SystemFiles
+from agent.checkpoint.files import SystemFiles, write_synced
 from agent.checkpoint.podrecord import PodRecord
 from agent.checkpoint.reading import (
     ContainerIds,
@@ -133,14 +133,7 @@ def replace_file(path: Path, data: bytes) -> None:
     """Write a file as a whole: after a crash or an OSError it is the old one or the new one."""
     files, temporary = SystemFiles(), path.with_name(f".{path.name}.tmp")
     try:
-        descriptor = files.create(temporary)
-        try:
-            left = memoryview(data)
-            while left:
-                left = left[files.write(descriptor, bytes(left)) :]
-            files.sync(descriptor)
-        finally:
-            files.close(descriptor)
+        write_synced(files, temporary, data)
         files.rename(temporary, path)
     except OSError:
         with suppress(OSError):

@@ -12,7 +12,7 @@ from typing import Final
 from agent.admission import isolation
 from agent.cgroup import layout
 from agent.cgroup.backend import CgroupBackend, EnforcementError, apply
-from agent.cgroup.diff import diff
+from agent.cgroup.diff import deviations, diff
 from agent.cgroup.facts import CgroupSettings, Facts, Isolations, container_dir
 from agent.cgroup.layout import CgroupDir
 from agent.cgroup.plan import plan
@@ -60,6 +60,10 @@ class Enforcer:
             first = wanted.problems[0]
             raise HostError(f"{first.directory}: {first.reason}")
         return len(ops)
+
+    def deviations(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> tuple[str, ...]:
+        """A sentence for each thing in the kernel that is not as the state wants it. Raises HostError."""
+        return deviations(plan(self._facts(state, pods)), self._cgroups.observe())
 
     def vacate(self, state: NodeState, pods: Mapping[PodUid, Pod], pod: Pod) -> None:
         """Remove ``pod``'s cgroup, which is not among ``pods``, with whatever still runs in it.

@@ -389,6 +389,11 @@ class ContainerManager:
             admitted = self._roster.admitted.get(uid)
         return {} if admitted is None else self._enforcer.kernel_view(admitted.directories[container])
 
+    def deviations(self) -> tuple[str, ...]:
+        """What the kernel has otherwise than decided, a sentence each. Raises HostError."""
+        with self._lock:
+            return self._enforcer.deviations(self._state, self._roster.pods())
+
     def status_line(self) -> str:
         """One sentence: ``2 pods, 6/16 CPUs exclusive, 0 problems``."""
         shot = self.snapshot()

@@ -40,7 +40,6 @@ class Rule(Enum):
     SINGLE_CPU = "single CPUs, fullest sockets and cores first"
     SPREAD_CPU = "single CPUs, spread over cores"
     DISTRIBUTED = "an even share of each NUMA node"
-    EVERYTHING_LEFT = "what is left"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,3 +46,9 @@ def test_a_root_that_somebody_removed_is_made_again(node: Node) -> None:
     wait_until((node.root / "burstable").exists, "it is made again", 15)
     assert node.admit(mixed("web"))["state"] == "Admitted"
     assert node.page("/readyz") == (200, "ok\n")
+
+
+def test_nothing_deviates_on_a_kernel_that_nobody_else_writes_to(node: Node) -> None:
+    node.admit(mixed("web"))
+    node.spawn("web", "main")
+    assert node.client.call("GET", "/v1/deviations") == {"deviations": []}

@@ -38,11 +38,6 @@ def quote(text: str) -> str:
     return encode_basestring(text).translate(_HTML)
 
 
-def object_text(fields: RawFields) -> str:
-    """Write fields whose values are JSON text already, in the order given."""
-    return "{" + ",".join(f"{quote(name)}:{value}" for name, value in fields) + "}"
-
-
 def text_from(raw: bytes) -> str:
     """Decode the bytes of a JSON file."""
     return _NOT_UTF8.sub("\ufffd", raw.decode("utf-8", "surrogateescape"))
