@@ -111,7 +111,7 @@ def _unfolded(value: Any, place: str, problems: Problems) -> list[Document]:
     if value is None:
         return []
     if not isinstance(value, dict):
-        problems.add(place, f"{shown(value)} is not an object (expected apiVersion, kind, metadata, spec)")
+        problems.add(place, f"{shown(value)} is not an object (expected fields, each with a value)")
         return []
     return _items(value, place, problems) if value.get("kind") == "List" else [Document(value, place)]
 

@@ -169,7 +169,7 @@ def test_what_is_left_open_has_its_default(text: str) -> None:
         pytest.param('featureGates: {PodLevelResources: "true"}', '$.featureGates.PodLevelResources: "true" is not true or false', id="text for a gate"),
         pytest.param("featureGates: {PodLevelResources: false}", "$.featureGates.PodLevelResourceManagers: needs PodLevelResources, which is off (turn both off, or PodLevelResources on)", id="gate without the one it needs"),
         pytest.param("---\n{}\n---\n{}\n", "holds 2 documents, expected one", id="two documents"),
-        pytest.param("- a\n", "$: a list is not an object (expected apiVersion, kind, metadata, spec)", id="a list"),
+        pytest.param("- a\n", "$: a list is not an object (expected fields, each with a value)", id="a list"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_place(text: str, expected: str) -> None:

@@ -104,7 +104,7 @@ REFUSED = {
     "latin-1": (b"a: \xfc", "x: $: not UTF-8 at byte 3"),
     "control character": (b"a: \x07", "x: $: not YAML: "),
     "too large": (b"#" * (MAX_BYTES + 1), f"x: $: {MAX_BYTES + 1} bytes are too many for a manifest (at most {MAX_BYTES})"),
-    "a list": (b"- a\n", "x: $: a list is not an object (expected apiVersion, kind, metadata, spec)"),
+    "a list": (b"- a\n", "x: $: a list is not an object (expected fields, each with a value)"),
     "second is text": (b"a: 1\n---\nhello\n", 'x: document 2: $: "hello" is not an object'),
     "broken": (b"a: [1\nb: 2\n", "x: line 2, column 2: not YAML: did not find expected ',' or ']'"),
     "broken json": (b'{"a": 1,,}', "x: line 1, column 9: not YAML: "),
