@@ -150,8 +150,9 @@ class Node:
         return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("pod*") if path.is_dir())
 
     def files(self) -> Mapping[str, bytes]:
-        """Everything in the state directory but the lock, which names a process."""
-        files = (path for path in self.state.rglob("*") if path.is_file() and path.name != "lock")
+        """What is stored: all but the lock, which names a process, and what is just being written."""
+        passing = (".tmp", "lock")
+        files = (p for p in self.state.rglob("*") if not p.name.endswith(passing) and p.is_file())
         return {str(path.relative_to(self.state)): path.read_bytes() for path in files}
 
 
