@@ -164,13 +164,12 @@ class ManifestFollower:
     def __init__(self, manifests: ManifestDir, owner: ContainerManager) -> None:
         self._manifests = manifests
         self._owner = owner
-        self._told: frozenset[str] = frozenset()
         self._troubles: dict[str, tuple[str, ...]] = {}
         sources = (source for source in owner.sources() if source.startswith(_SOURCE))
         manifests.known(frozenset(source.removeprefix(_SOURCE) for source in sources))
 
     def sync(self) -> None:
-        """Scan once and follow what changed; every problem is logged once, however often it is seen."""
+        """Scan once and follow what changed; every problem is told once, however often it is seen."""
         change = self._manifests.scan()
         self._tell(change)
         for name in change.gone:
@@ -181,12 +180,7 @@ class ManifestFollower:
 
     def _tell(self, change: Change) -> None:
         troubles = (text for _, texts in sorted(self._troubles.items()) for text in texts)
-        problems = (*change.problems, *troubles)
-        for problem in problems:
-            if problem not in self._told:
-                log.error("manifest: %s", problem)
-        self._told = frozenset(problems)
-        self._owner.manifest_problems(problems)
+        self._owner.manifest_problems((*change.problems, *troubles))
 
     def _follow_file(self, name: str, pods: tuple[Pod, ...]) -> None:
         """Bring the pods of one file in line; what fails is tried again at the next scan."""

@@ -7,7 +7,7 @@ from math import inf, nan
 from typing import Any, Final
 
 from agent.api.server import Query, RequestError, Route
-from agent.api.view import cpus_json, nodes_json, pod_json, pods_json, status_json
+from agent.api.view import cpus_json, event_json, nodes_json, pod_json, pods_json, status_json
 from agent.containermanager import ContainerManager, Snapshot, Verdict
 from agent.domain.pod import Pod
 from agent.explain import explain
@@ -15,6 +15,7 @@ from agent.manifest import ManifestError, load_manifests
 
 Json = dict[str, Any]
 API_SOURCE: Final = "api"
+LONGEST_WAIT: Final = 60.0
 
 
 def control_routes(owner: ContainerManager) -> Mapping[str, Route]:
@@ -25,6 +26,7 @@ def control_routes(owner: ContainerManager) -> Mapping[str, Route]:
         "GET pods": routes.pods,
         "GET cpus": lambda _parts, _query, _body: cpus_json(routes.machine()),
         "GET nodes": lambda _parts, _query, _body: nodes_json(routes.machine()),
+        "GET events": routes.events,
         "GET deviations": lambda _parts, _query, _body: {"deviations": list(owner.deviations())},
         "POST pods": routes.apply,
         "DELETE pods": routes.delete,
@@ -53,10 +55,21 @@ class _Routes:
         known = self.owner.find(namespace, name)
         if known is not None:
             answer["trace"] = explain(known.trace)
+            answer["events"] = [event_json(e) for e in self.owner.events.since(0, pod=known.pod.full_name)]
             answer["leaving"] = self.owner.is_leaving(known.pod.uid)
             for container in (*answer["containers"], *answer["ephemeralContainers"]):
                 container["kernel"] = self.owner.kernel_view(known.pod.uid, container["name"])
         return answer
+
+    def events(self, _parts: tuple[str, ...], query: Query, _body: bytes) -> Json:
+        """The events after ``since``; with ``wait``, not before there is one or the seconds are over."""
+        since = query.get("since", "0")
+        if not (since.isascii() and since.isdigit()):
+            raise RequestError(400, f'since: "{since}" is not the number of an event')
+        wait = _seconds("wait", query.get("wait")) or 0.0
+        events = self.owner.events
+        found = events.since(int(since[:18]), pod=query.get("pod", ""), wait=min(wait, LONGEST_WAIT))
+        return {"run": events.run, "events": [event_json(event) for event in found]}
 
     def apply(self, _parts: tuple[str, ...], query: Query, body: bytes) -> Json:
         source = query.get("source", "request")
@@ -74,7 +87,7 @@ class _Routes:
         if known is None:
             pods = [pod.pod for pod in self.owner.snapshot().pods.values()]
             raise _no_such_pod(namespace, name, pods)
-        self.owner.remove(known.pod.uid, _seconds(query.get("grace")))
+        self.owner.remove(known.pod.uid, _seconds("grace", query.get("grace")))
         return {"pod": known.pod.full_name, "uid": known.pod.uid, "verdict": "deleted"}
 
 
@@ -90,7 +103,7 @@ def _no_such_pod(namespace: str, name: str, pods: Sequence[Pod]) -> RequestError
     return RequestError(404, f"no pod {namespace}/{name}", hint=hint)
 
 
-def _seconds(text: str | None) -> float | None:
+def _seconds(name: str, text: str | None) -> float | None:
     if text is None:
         return None
     try:
@@ -98,7 +111,7 @@ def _seconds(text: str | None) -> float | None:
     except ValueError:
         seconds = nan
     if not 0 <= seconds < inf:
-        raise RequestError(400, f'grace: "{text}" is not a number of seconds')
+        raise RequestError(400, f'{name}: "{text}" is not a number of seconds')
     return seconds
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from agent.containermanager.events import Event
 from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
 from agent.domain.outcome import Isolation
@@ -186,4 +187,16 @@ def status_json(snapshot: Snapshot) -> Json:
         },
         "degraded": len(snapshot.degraded),
         "problems": list(snapshot.troubles),
+    }
+
+
+def event_json(event: Event) -> Json:
+    """One event; ``pod`` is empty where it concerns the node."""
+    return {
+        "sequence": event.sequence,
+        "time": event.time,
+        "kind": event.kind.value,
+        "type": event.type,
+        "pod": event.pod,
+        "text": event.text,
     }

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from agent.containermanager.degraded import Reasons
+from agent.containermanager.events import EventKind, Events
 from agent.domain.pod import Pod, PodUid
 from agent.errors import HostError, StateError
 
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Health:
     """Failures by kind, until the same work succeeds; problems by who found them. Its owner locks."""
 
+    events: Events
     failures: dict[str, str] = field(default_factory=dict)
     recovery: tuple[str, ...] = ()
     manifests: tuple[str, ...] = ()
@@ -33,13 +32,13 @@ class Health:
     def fail(self, kind: str, text: str) -> None:
         """Remember a failure, and tell it once."""
         if self.failures.get(kind) != text:
-            log.error("not ready: %s: %s", kind, text)
+            self.events.add(EventKind.NOT_READY, f"not ready: {kind}: {text}")
         self.failures[kind] = text
 
     def mend(self, kind: str) -> None:
         """Forget a failure, and tell its end."""
         if self.failures.pop(kind, None) is not None:
-            log.info("ready again: no %s any more", kind)
+            self.events.add(EventKind.READY, f"ready again: no {kind} any more")
 
     def mending(self, kind: str, work: Callable[[], T]) -> T | None:
         """Do ``work`` and outlive its failure (then None): it is told once, and so is its end."""
@@ -58,6 +57,6 @@ class Health:
             if now:
                 self.degraded[pod.uid] = now
             if now and now != was:
-                log.warning("degraded pod %s: %s", pod.full_name, "; ".join(now))
+                self.events.add(EventKind.DEGRADED, f"degraded pod {pod.full_name}: {'; '.join(now)}", pod)
             elif was and not now:
-                log.info("pod %s has all it holds again", pod.full_name)
+                self.events.add(EventKind.RECOVERED, f"pod {pod.full_name} has all it holds again", pod)

@@ -9,7 +9,6 @@ heals at the next start.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from agent.checkpoint.store import Store
 from agent.config.model import StateRecovery
 from agent.containermanager.degraded import degradations
 from agent.containermanager.enforcer import Enforcer
+from agent.containermanager.events import EventKind, Events
 from agent.containermanager.health import Health
 from agent.containermanager.journal import Journal
 from agent.containermanager.machine import Machine
@@ -47,8 +47,6 @@ from agent.domain.topology import NodeId
 from agent.domain.trace import Trace
 from agent.errors import HostError, NumaletError, StateError
 from agent.explain.words import plural
-
-log = logging.getLogger(__name__)
 
 DEFAULT_GRACE_SECONDS = 30.0
 _LOOKED_AT_AGAIN = "the machine is looked at again with the next hotplug event and every reconcile period"
@@ -85,7 +83,9 @@ class ContainerManager:
         self._state = NodeState()
         self._roster = Roster()
         self._leaving: set[PodUid] = set()
-        self._health = Health()
+        self.events = Events(now)
+        """What happened; whoever changes something of the node tells it here, too."""
+        self._health = Health(self.events)
         self._recovered: Mapping[str, int] = {}
         self._memory_at_start: Mapping[NodeId, int] = {}
 
@@ -110,7 +110,7 @@ class ContainerManager:
             self._recovered = Counter(name.partition("/")[0] for name in taken.damaged)
             self._memory_at_start = taken.node_memory
             for note in taken.notes:
-                log.warning("recovery: %s", note)
+                self.events.add(EventKind.STATE_RECOVERED, f"recovery: {note}")
             for known, kept in taken.kept:
                 pod, record = known.pod, known.record
                 self._roster.admit(self._entry(pod, record.source, record.admitted_at, kept.trace))
@@ -126,12 +126,16 @@ class ContainerManager:
             self._diagnose(self._roster.pods())
             boots = {known.record.boot_id for known, _ in taken.kept}
         if boots - {self._boot_id}:
-            log.info(
-                "the machine was booted since: the pods' cgroups are made anew, their processes are gone"
+            self.events.add(
+                EventKind.REBOOTED,
+                "the machine was booted since: the pods' cgroups are made anew, their processes are gone",
             )
         elif boots and repairs:
-            log.warning("cgroups had changed while no daemon ran: %d repairs", repairs)
-        log.info("took over: %s", self.status_line())
+            self.events.add(
+                EventKind.DRIFT_REPAIRED,
+                f"cgroups had changed while no daemon ran: {plural(repairs, 'repair')}",
+            )
+        self.events.add(EventKind.STARTED, f"took over: {self.status_line()}")
 
     # --- admission --------------------------------------------------------------------------
 
@@ -178,15 +182,16 @@ class ContainerManager:
             self._undo(pod, before)
             kind = fault_of(error)
             if kind in MACHINE_FAULTS:
-                self._health.failures[kind] = error.message
+                self._health.fail(kind, error.message)
             return self._reject(pod, source, (kind, error.message, error.hint), decision.trace)
         except Exception:
             self._undo(pod, before)
             raise
         self._roster.admit(entry)
-        self._health.failures.clear()
+        for mended in tuple(self._health.failures):
+            self._health.mend(mended)
         self._publish(decision.trace)
-        log.info("admitted pod %s: %s", pod.full_name, granted(decision.trace))
+        self.events.add(EventKind.ADMITTED, f"admitted pod {pod.full_name}: {granted(decision.trace)}", pod)
         return Verdict(pod=pod, kind=VerdictKind.ADMITTED)
 
     def _undo(self, pod: Pod, before: NodeState) -> None:
@@ -215,7 +220,7 @@ class ContainerManager:
             )
         )
         if last is None or (last.reason, last.message) != (reason, message):
-            log.warning("rejected pod %s: %s: %s", pod.full_name, reason, message)
+            self.events.add(EventKind.REJECTED, f"rejected pod {pod.full_name}: {reason}: {message}", pod)
         return Verdict(pod=pod, kind=VerdictKind.REJECTED, reason=reason, message=message, remedy=remedy)
 
     def _publish(self, trace: Trace) -> None:
@@ -268,7 +273,9 @@ class ContainerManager:
         self._health.degraded.pop(pod.uid, None)
         self._diagnose(self._health.degraded)
         freed = self._state.cpu.default - before.cpu.default
-        log.info("removed pod %s: released CPUs %s", pod.full_name, freed or "none")
+        self.events.add(
+            EventKind.REMOVED, f"removed pod {pod.full_name}: released CPUs {freed or 'none'}", pod
+        )
 
     # --- upkeep -----------------------------------------------------------------------------
 
@@ -279,7 +286,7 @@ class ContainerManager:
                 self._save()
             repairs = self._enforce()
         if repairs:
-            log.warning("cgroups had drifted: %d repairs", repairs)
+            self.events.add(EventKind.DRIFT_REPAIRED, f"cgroups had drifted: {plural(repairs, 'repair')}")
         return repairs
 
     def _save(self) -> None:
@@ -320,7 +327,7 @@ class ContainerManager:
             self._machine = self._enforcer.machine = machine
             self._state = adapted(machine.managers, was)
             self._save()
-            log.info("hotplug: %s", plugged(known, machine, self._state))
+            self.events.add(EventKind.HOTPLUG, f"hotplug: {plugged(known, machine, self._state)}")
         self._enforce()
         self._diagnose(self._roster.pods())
 
@@ -334,7 +341,10 @@ class ContainerManager:
         return DISCOVERY_ERROR in self._health.failures
 
     def manifest_problems(self, problems: tuple[str, ...]) -> None:
-        """Remember what is wrong in the manifest directory, for the status."""
+        """Remember what is wrong in the manifest directory, and tell what is new about it."""
+        for problem in problems:
+            if problem not in self._health.manifests:
+                self.events.add(EventKind.MANIFEST_PROBLEM, f"manifest: {problem}")
         self._health.manifests = problems
 
     # --- views ------------------------------------------------------------------------------

@@ -109,6 +109,7 @@ def test_a_pod_is_described_with_what_it_holds_why_and_what_the_kernel_has(api: 
     assert debug["cgroup"] == "/sys/fs/cgroup/test/poduid-team/debug"
     assert debug["kernel"]["cpuset.cpus.effective"] == "0,4-7"
     assert pod["trace"][0].startswith("QoS class Guaranteed")
+    assert [event["kind"] for event in pod["events"]] == ["Admitted"]
     json.dumps(pod)
 
 
@@ -194,6 +195,37 @@ def test_the_status_counts_and_complains(api: Api) -> None:
         "cpus": {"online": "0-7", "shared": "0,3-7", "exclusive": "1-2"},
         "problems": ["x.yaml: malformed"],
     }
+
+
+def test_events_are_answered_from_a_number_on_and_of_one_pod(api: Api) -> None:
+    api.apply(manifest("a"), manifest("big", cpu="64"))
+    answer = api.call("GET events")
+    assert [event["kind"] for event in answer["events"]] == ["Started", "Admitted", "Rejected"]
+    assert answer["run"] == "2026-01-01T00:00:01Z"
+    [event] = api.call("GET events", since="1", pod="default/a", wait="60")["events"]
+    assert event == {
+        "sequence": 2,
+        "time": event["time"],
+        "kind": "Admitted",
+        "type": "Normal",
+        "pod": "default/a",
+        "text": event["text"],
+    }
+    assert event["text"].startswith("admitted pod default/a: main: cpu: exclusive slice, CPUs 1-2")
+    assert api.call("GET events", since="3", wait="0.01")["events"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({"since": "-1"}, 'since: "-1" is not the number of an event'),
+        ({"since": "new"}, 'since: "new" is not the number of an event'),
+        ({"wait": "long"}, 'wait: "long" is not a number of seconds'),
+    ],
+)
+def test_an_event_query_that_makes_no_sense_is_refused(api: Api, query: Json, message: str) -> None:
+    error = api.refusal("GET events", **query)
+    assert (error.status, error.message) == (400, message)
 
 
 def test_delete_releases_and_forgets(api: Api) -> None:
