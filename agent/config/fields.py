@@ -13,6 +13,7 @@ from agent.config.model import Amounts, Percent
 from agent.domain.idset import MAX_ID, CpuSet
 from agent.domain.pod import CPU, MEMORY, ResourceName, is_hugepages, is_memory_type
 from agent.domain.quantity import Quantity, parse_quantity
+from agent.domain.settings import Gates
 from agent.domain.topology import NodeId
 from agent.manifest.problem import child, shown
 
@@ -24,6 +25,14 @@ MAX_SECONDS: Final = 24 * 3600.0
 MAX_PIDS: Final = 4_194_304
 """PID_MAX_LIMIT: pids.max takes no more."""
 
+GATES: Final[Mapping[str, str]] = {
+    "PodLevelResources": "pod_level_resources",
+    "PodLevelResourceManagers": "pod_level_resource_managers",
+    "CPUManagerPolicyAlphaOptions": "cpu_alpha_options",
+    "CPUManagerPolicyBetaOptions": "cpu_beta_options",
+}
+
+_GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,30}", re.ASCII)
 _SOCKET_MODE = re.compile(r"0?[0-7]{3}", re.ASCII)
 _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)", re.ASCII)
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -67,6 +76,20 @@ def text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{shown(value)} is not a string")
     return value
+
+
+def flag(value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{shown(value)} is not true or false")
+    return value
+
+
+def group(value: Any) -> str:
+    """The name of a group, or empty; whether there is one shows where it is looked up."""
+    if text(value) and not _GROUP.fullmatch(value):
+        raise ValueError(f"{shown(value)} is not the name of a group")
+    return text(value)
 
 
 def path(value: Any) -> str:
@@ -272,3 +295,20 @@ def _check_reserved(node: NodeId, name: ResourceName, amount: Quantity, seen: Am
             "invalid configuration: the reserved memory has a duplicate value for NUMA node"
             f' {node} and resource "{name}"'
         )
+
+
+def gates(value: Any) -> Gates:
+    """featureGates: known names, true or false, and what one gate needs of another."""
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a map of gate names to true or false")
+    chosen = Gates(**{GATES[gate]: on for gate, on in _each(value, _gate).items()})
+    if chosen.pod_level_resource_managers and not chosen.pod_level_resources:
+        needs = "needs PodLevelResources, which is off (turn both off, or PodLevelResources on)"
+        raise ProblemsError([(".PodLevelResourceManagers", needs)])
+    return chosen
+
+
+def _gate(name: str, on: Any) -> bool:
+    if name not in GATES:
+        raise ValueError(f"unknown feature gate{near(name, GATES)}")
+    return flag(on)

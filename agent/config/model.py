@@ -35,6 +35,22 @@ class StateRecovery(Enum):
     STRICT = "strict"
 
 
+class LogLevel(Enum):
+    """`logLevel`."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(Enum):
+    """`logFormat`."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 @dataclass(frozen=True, slots=True)
 class Percent:
     """A share of the machine's memory, as evictionHard may state it."""
@@ -68,10 +84,13 @@ class Config:
     cgroup_root: str = "/sys/fs/cgroup/numalet"
     state_dir: str = "/var/lib/numalet"
     control_socket: str = "/run/numalet/control.sock"
+    control_group: str = ""
     pod_resources_socket: str | None = None
     pod_resources_mode: int = 0o660
     metrics_address: str = "127.0.0.1:9447"
     state_recovery: StateRecovery = StateRecovery.REBUILD
+    log_level: LogLevel = LogLevel.INFO
+    log_format: LogFormat = LogFormat.TEXT
 
     @property
     def pod_resources_path(self) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
 from agent.config import Config, load_config
-from agent.config.load import FIELDS, GATES
-from agent.config.model import Percent, StateRecovery
+from agent.config.fields import GATES
+from agent.config.model import LogFormat, LogLevel, Percent, StateRecovery
+from agent.config.table import FIELDS, dump
 from agent.domain.idset import CpuSet
 from agent.domain.pod import CPU, MEMORY, ResourceName
 from agent.domain.quantity import parse_quantity
@@ -54,10 +56,13 @@ fileCheckFrequency: 500ms
 cgroupRoot: /sys/fs/cgroup/kubepods
 stateDir: /tmp/state
 controlSocket: /tmp/control.sock
+controlSocketGroup: operators
 podResourcesSocket: /tmp/kubelet.sock
 podResourcesSocketMode: 0600
 metricsBindAddress: "[::1]:9447"
 stateRecovery: strict
+logLevel: warning
+logFormat: json
 featureGates: {PodLevelResourceManagers: false, CPUManagerPolicyAlphaOptions: false}
 """
 
@@ -93,18 +98,28 @@ def test_every_field_is_read() -> None:
         cgroup_root="/sys/fs/cgroup/kubepods",
         state_dir="/tmp/state",  # noqa: S108 - only a text here
         control_socket="/tmp/control.sock",  # noqa: S108
+        control_group="operators",
         pod_resources_socket="/tmp/kubelet.sock",  # noqa: S108
         pod_resources_mode=0o600,
         metrics_address="[::1]:9447",
         state_recovery=StateRecovery.STRICT,
+        log_level=LogLevel.WARNING,
+        log_format=LogFormat.JSON,
         gates=Gates(pod_level_resource_managers=False, cpu_alpha_options=False),
     )
     assert set(re.findall(r"^(\w+):", EVERYTHING, re.MULTILINE)) == {
         *FIELDS,
         "apiVersion",
         "kind",
-        "featureGates",
     }
+
+
+@pytest.mark.parametrize(
+    "text", [EVERYTHING, "", "evictionHard: {memory.available: 12.5%}", "podPidsLimit: 7"]
+)
+def test_what_is_written_reads_back_as_the_same(text: str) -> None:
+    config = load(text)
+    assert load(json.dumps(dump(config))) == config
 
 
 @pytest.mark.parametrize(
