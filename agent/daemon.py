@@ -25,6 +25,7 @@ from agent.api.routes import control_routes
 from agent.api.server import ControlServer
 from agent.cgroup.cgroupfs import CgroupFs
 from agent.cgroup.preflight import require
+from agent.cgroup.watch import DriftWatch
 from agent.checkpoint.store import StateDir
 from agent.config import Config
 from agent.config.address import parse_address
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_BURST_SECONDS: Final = 0.1
+"""Writes to cgroups that follow one another as quickly are looked at together."""
 _FIRST_SYNC_SECONDS: Final = 10.0
 """Ready means that the manifests were followed once, unless that takes longer than this."""
 
@@ -61,7 +64,9 @@ def run_daemon(config: Config, environ: Mapping[str, str]) -> None:
         for warning in machine.topology.warnings:
             log.warning("topology: %s", warning)
         counters = ResourceManagerMetrics()
-        cgroups = CgroupFs(Path(config.cgroup_root))
+        watch = DriftWatch(Path(config.cgroup_root))
+        stack.callback(watch.close)
+        cgroups = CgroupFs(Path(config.cgroup_root), watch=watch)
         require(cgroups.preflight())  # before a file or a socket is made for nothing
         owner = ContainerManager(
             machine=machine,
@@ -204,6 +209,8 @@ class Daemon:
         watch = self.hardware.watch
         self._selector.register(self._wake, selectors.EVENT_READ, lambda: None)
         self._selector.register(watch.fileno(), selectors.EVENT_READ, self._hardware_changed)
+        if self.owner.drift_fileno >= 0:
+            self._selector.register(self.owner.drift_fileno, selectors.EVENT_READ, self._cgroups_touched)
         while not self._stopping.is_set():
             wait = min(chore.due for chore in chores) - time.monotonic()
             for key, _ in self._selector.select(max(0.0, wait)):
@@ -215,6 +222,10 @@ class Daemon:
     def _hardware_changed(self) -> None:
         if self.hardware.watch.drain():
             self.owner.hardware_changed(self.hardware.look)
+
+    def _cgroups_touched(self) -> None:
+        self._stopping.wait(_BURST_SECONDS)
+        self.owner.repair_drift()
 
     def _reconcile(self) -> None:
         if self.owner.is_withdrawn:

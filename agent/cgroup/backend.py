@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, assert_never
 
-from agent.cgroup.layout import CgroupDir
+from agent.cgroup.layout import ROOT, CgroupDir, Kind
 from agent.cgroup.tree import (
     CPUS,
-    CPUS_EFFECTIVE,
+    EFFECTIVE,
     HUGETLB,
     MEMORY_MAX,
     MEMS,
-    MEMS_EFFECTIVE,
     CgroupOp,
     EnableControllers,
     KernelOffer,
@@ -37,6 +36,7 @@ READ_BACK: Final = "READ-BACK"
 """The ``code`` of an error about a value that the kernel took but does not show."""
 REFUSED: Final = "REFUSED"
 """The ``code`` of an error about a write that was not even tried."""
+NOTHING: Final[frozenset[Kind]] = frozenset()
 
 _MEANING: Final[Mapping[int, tuple[str, str]]] = {
     errno.EBUSY: ("the cgroup is in use", "stop the processes in it and remove the cgroups below it"),
@@ -148,8 +148,20 @@ class CgroupBackend(Protocol):
     def offer(self) -> KernelOffer:
         """What the kernel offers in our subtree, after `prepare`."""
 
-    def observe(self) -> Observed:
-        """Scan the subtree once."""
+    def observe(self, top: CgroupDir = ROOT, leave_out: frozenset[Kind] = NOTHING) -> Observed:
+        """Scan the cgroup ``top`` and all below it once; nothing is found where it does not exist.
+
+        Of a kind in ``leave_out`` only the directory is told, not what is in it.
+        """
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when somebody may have touched the subtree; -1: there is none."""
+
+    def changed(self) -> frozenset[CgroupDir] | None:
+        """Where somebody else wrote, or removed a cgroup, since the last call.
+
+        None: it is not known, any cgroup may have changed.
+        """
 
     def exists(self, directory: CgroupDir) -> bool:
         """Tell whether the cgroup exists."""
@@ -163,8 +175,8 @@ class CgroupBackend(Protocol):
     def read(self, directory: CgroupDir, file: str) -> str:
         """A file's content without the last newline."""
 
-    def write(self, directory: CgroupDir, file: str, text: str) -> None:
-        """Write a file and read it back; a cpuset must be effective, too."""
+    def write(self, directory: CgroupDir, file: str, text: str) -> Mapping[str, str]:
+        """Write a file and read it back; a cpuset must be effective, too. Returns the files as read."""
 
     def enable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
         """Give the cgroup's children these controllers."""
@@ -185,32 +197,43 @@ class CgroupBackend(Protocol):
         """``cpu.stat`` (times in µs) and ``memory.current`` (bytes), as far as they are offered."""
 
 
-def apply(backend: CgroupBackend, ops: Sequence[CgroupOp]) -> None:
+def _unheard(_op: CgroupOp, _files: Mapping[str, str]) -> None:
+    pass
+
+
+def apply(
+    backend: CgroupBackend,
+    ops: Sequence[CgroupOp],
+    seen: Callable[[CgroupOp, Mapping[str, str]], None] = _unheard,
+) -> None:
     """Run ``ops`` in order; stop at the first that fails with `ApplyError`.
 
-    To undo a part, plan the earlier tree again and apply its difference to what is there now.
+    ``seen`` is told of each that is done, with the files that were read back. To undo a part, plan the
+    earlier tree again and apply its difference to what is there now.
     """
     for done, op in enumerate(ops):
         try:
-            _run(backend, op)
+            files = _run(backend, op)
         except EnforcementError as error:
             raise ApplyError(op, tuple(ops[:done]), error) from error
+        seen(op, files)
 
 
-def _run(backend: CgroupBackend, op: CgroupOp) -> None:
+def _run(backend: CgroupBackend, op: CgroupOp) -> Mapping[str, str]:
     match op:
         case MakeDir(directory):
             backend.make(directory)
         case EnableControllers(directory, controllers):
             backend.enable(directory, controllers)
         case Write(directory, file, text):
-            backend.write(directory, file, text)
+            return backend.write(directory, file, text)
         case Kill(directory):
             backend.kill(directory)
         case RemoveDir(directory):
             backend.remove(directory)
         case _:
             assert_never(op)
+    return {}
 
 
 @contextmanager
@@ -234,17 +257,26 @@ def check_usage(path: str, text: str, current: int) -> None:
         raise EnforcementError(path, MEMORY_MAX, text, REFUSED, meaning, hint)
 
 
-def check_read_back(path: str, file: str, text: str, read: Callable[[str], str], page: int) -> None:
-    """Compare what was written with what the kernel shows; a cpuset must be effective, too."""
+def check_read_back(
+    path: str, file: str, text: str, read: Callable[[str], str], page: int
+) -> Mapping[str, str]:
+    """Compare what was written with what the kernel shows; a cpuset must be effective, too.
+
+    Returns what it shows, by file.
+    """
     found = read(file)
     if not _is_same(file, text, found, page):
         hint = "another program writes here, too: find it, e.g. systemd after daemon-reload"
         raise EnforcementError(path, file, text, READ_BACK, f"the kernel shows {found!r}", hint)
-    effective = {CPUS: CPUS_EFFECTIVE, MEMS: MEMS_EFFECTIVE}.get(file)
-    if effective is not None and (given := read(effective)) != found:
+    effective = EFFECTIVE.get(file)
+    if effective is None:
+        return {file: found}
+    given = read(effective)
+    if given != found:
         meaning = f"{effective} is {given!r}"
         hint = "a cgroup above does not have them all, or one went offline; nothing may run elsewhere"
         raise EnforcementError(path, file, text, READ_BACK, meaning, hint)
+    return {file: found, effective: given}
 
 
 def _is_same(file: str, text: str, found: str, page: int) -> bool:

@@ -21,6 +21,7 @@ from typing import Final
 from agent.cgroup import layout
 from agent.cgroup.backend import (
     DIRECTORY,
+    NOTHING,
     PROCS,
     READ_BACK,
     REFUSED,
@@ -44,6 +45,7 @@ from agent.cgroup.tree import (
     ObservedDir,
     is_planned,
 )
+from agent.cgroup.watch import DriftWatch
 from agent.errors import HostError
 
 _CONTROLLERS: Final = "cgroup.controllers"
@@ -55,14 +57,17 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@:-]*", re.ASCII)
 _READ_LIMIT: Final = 1 << 22
 _RETRIES: Final = 10
 _PAUSE: Final = 0.01
-_UNREAD: Final = frozenset({Kind.NESTED, Kind.FOREIGN})
 
 
 class CgroupFs:
-    """`CgroupBackend` for the cgroup at ``root``; waits at most ``patience`` seconds for processes to die."""
+    """`CgroupBackend` for the cgroup at ``root``; waits at most ``patience`` seconds for processes to die.
 
-    def __init__(self, root: Path, *, patience: float = 5.0) -> None:
+    Without ``watch`` it is not known who else writes there.
+    """
+
+    def __init__(self, root: Path, *, patience: float = 5.0, watch: DriftWatch | None = None) -> None:
         self.root = root
+        self._watch = watch
         self._patience = patience
         self._page = resource.getpagesize()
         self._claim: int | None = None
@@ -138,20 +143,34 @@ class CgroupFs:
         controllers = frozenset(self.read(ROOT, _CONTROLLERS).split())
         return KernelOffer(controllers=controllers, files=files, page_size=self._page)
 
-    def observe(self) -> Observed:
+    def observe(self, top: CgroupDir = ROOT, leave_out: frozenset[Kind] = NOTHING) -> Observed:
         """See `CgroupBackend.observe`. A cgroup that vanishes during the scan is left out."""
         dirs: dict[CgroupDir, ObservedDir] = {}
-        if not self.exists(ROOT):
+        closed = leave_out | {Kind.FOREIGN}
+        if not self.exists(top):
             return Observed()
-        with self._open(ROOT, DIRECTORY) as root:
-            for path, below, files, fd in os.fwalk(".", dir_fd=root):
-                directory = CgroupDir(path.removeprefix(".").removeprefix("/"))
+        with self._open(top, DIRECTORY) as start:
+            for path, below, files, fd in os.fwalk(".", dir_fd=start):
+                inside = path.removeprefix(".").removeprefix("/")
+                directory = layout.child(top, inside) if inside else top
                 kind = layout.kind_of(directory)
-                if kind is Kind.FOREIGN:
+                if kind in closed:
                     below.clear()
+                if kind in closed or kind is Kind.NESTED:
+                    dirs[directory] = ObservedDir()
+                    continue
+                self._watched(directory)
                 with suppress(OSError):
-                    dirs[directory] = ObservedDir() if kind in _UNREAD else _observed(fd, files)
+                    dirs[directory] = _observed(fd, files)
         return Observed(dirs=dirs)
+
+    def fileno(self) -> int:
+        """See `CgroupBackend.fileno`."""
+        return -1 if self._watch is None else self._watch.fileno()
+
+    def changed(self) -> frozenset[CgroupDir] | None:
+        """See `CgroupBackend.changed`."""
+        return None if self._watch is None else self._watch.drain()
 
     def exists(self, directory: CgroupDir) -> bool:
         """See `CgroupBackend.exists`."""
@@ -168,11 +187,17 @@ class CgroupFs:
         if directory == ROOT:
             self._let_go()
             self.prepare()
+            self._watched(ROOT)
             return
         parent, name = self._split(directory)
         shown = self._shown(directory)
         with self._open(parent, DIRECTORY) as fd, explained(shown, DIRECTORY), suppress(FileExistsError):
             os.mkdir(name, 0o755, dir_fd=fd)
+        self._watched(directory)
+
+    def _watched(self, directory: CgroupDir) -> None:
+        if self._watch is not None:
+            self._watch.add(directory)
 
     def remove(self, directory: CgroupDir) -> None:
         """See `CgroupBackend.remove`. Retries for a moment: dying processes linger."""
@@ -182,13 +207,21 @@ class CgroupFs:
         shown = self._shown(directory)
         with self._open(parent, DIRECTORY) as fd, explained(shown, DIRECTORY), suppress(FileNotFoundError):
             _patiently(lambda: os.rmdir(name, dir_fd=fd))
+        if self._watch is not None:
+            self._watch.forget(directory)
+            self._watch.disown(parent, name)
+
+    def _disown(self, directory: CgroupDir, file: str) -> None:
+        """What we wrote a moment ago, we wrote ourselves; before it is read back (see `DriftWatch`)."""
+        if self._watch is not None:
+            self._watch.disown(directory, file)
 
     def read(self, directory: CgroupDir, file: str) -> str:
         """See `CgroupBackend.read`."""
         with self._open(directory, file) as fd, explained(self._shown(directory), file):
             return _read(fd, file)
 
-    def write(self, directory: CgroupDir, file: str, text: str) -> None:
+    def write(self, directory: CgroupDir, file: str, text: str) -> Mapping[str, str]:
         """See `CgroupBackend.write`."""
         shown = self._shown(directory)
         with self._open(directory, file, text) as fd:
@@ -196,15 +229,21 @@ class CgroupFs:
                 with explained(shown, _MEMORY_CURRENT):
                     check_usage(shown, text, int(_read(fd, _MEMORY_CURRENT)))
             with explained(shown, file, text):
-                _write(fd, file, text)
-                check_read_back(shown, file, text, lambda name: _read(fd, name), self._page)
+                try:
+                    _write(fd, file, text)
+                finally:  # a refused write is an event, too: it began by truncating the file
+                    self._disown(directory, file)
+                return check_read_back(shown, file, text, lambda name: _read(fd, name), self._page)
 
     def enable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
         """See `CgroupBackend.enable`."""
         text = " ".join(f"+{name}" for name in controllers)
         shown = self._shown(directory)
         with self._open(directory, SUBTREE_CONTROL) as fd, explained(shown, SUBTREE_CONTROL, text):
-            _patiently(lambda: _write(fd, SUBTREE_CONTROL, text))
+            try:
+                _patiently(lambda: _write(fd, SUBTREE_CONTROL, text))
+            finally:
+                self._disown(directory, SUBTREE_CONTROL)
             found = _read(fd, SUBTREE_CONTROL)
         if not set(controllers) <= set(found.split()):
             meaning = f"the kernel shows {found!r}"

@@ -24,8 +24,7 @@ from agent.cgroup.layout import CgroupDir, Kind
 from agent.cgroup.tree import (
     CPUS,
     CPUS_EFFECTIVE,
-    MEMS,
-    MEMS_EFFECTIVE,
+    EFFECTIVE,
     CgroupOp,
     EnableControllers,
     Kill,
@@ -44,7 +43,6 @@ from agent.domain.idset import NO_CPUS, CpuSet
 _UNSEEN = ObservedDir()
 _NOT_OURS = frozenset({Kind.ROOT, Kind.FOREIGN})
 _BEARING = frozenset({Kind.POOL, Kind.CONTAINER})
-_EFFECTIVE = {CPUS: CPUS_EFFECTIVE, MEMS: MEMS_EFFECTIVE}
 
 
 def diff(wanted: Wanted, observed: Observed) -> tuple[CgroupOp, ...]:
@@ -218,8 +216,8 @@ def _file_deviations(shown: str, new: WantedDir, old: ObservedDir) -> Iterator[s
             yield f"{shown} has no {file}, wanted {setting.text}"
         elif not setting.is_met(found):
             yield f"{shown} has {file} {found or 'empty'}, wanted {setting.text}"
-        elif file in _EFFECTIVE and cpus_in(old.files.get(_EFFECTIVE[file], "")) != cpus_in(setting.text):
-            effective = old.files.get(_EFFECTIVE[file]) or "nothing"
+        elif file in EFFECTIVE and cpus_in(old.files.get(EFFECTIVE[file], "")) != cpus_in(setting.text):
+            effective = old.files.get(EFFECTIVE[file]) or "nothing"
             yield f"{shown} asks for {file} {setting.text} and gets {effective}"
     if CPUS in new.settings and CPUS_EFFECTIVE in old.files and cpus_in(old.files[CPUS_EFFECTIVE]) == NO_CPUS:
         yield f"{shown} has no CPU to run on"

@@ -52,6 +52,11 @@ class Facts:
             return self.topology.online
         return self.state.cpu.default
 
+    @property
+    def knows_shared_cpus(self) -> bool:
+        """Whether anybody has asked for `shared_cpus` yet: then what was planned depends on it."""
+        return "shared_cpus" in vars(self)
+
     @cached_property
     def memory_nodes(self) -> NodeMask:
         """NUMA nodes with memory (all of them where no size is known); the kernel uses no others."""

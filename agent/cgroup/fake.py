@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from agent.cgroup import layout
 from agent.cgroup.backend import (
     DIRECTORY,
+    NOTHING,
     PROCS,
     SUBTREE_CONTROL,
     Enabled,
@@ -76,6 +77,7 @@ _CONTROLLER_OF: Final = {file: name for name, files in _DEFAULTS.items() for fil
 
 @dataclass(slots=True)
 class _Cgroup:
+    below: set[CgroupDir] = field(default_factory=set)
     subtree: set[str] = field(default_factory=set)
     files: dict[str, str] = field(default_factory=dict)
     pids: set[int] = field(default_factory=set)
@@ -97,6 +99,8 @@ class FakeCgroups:
         self._failures: dict[tuple[CgroupDir, str], int] = {}
         self._elsewhere: set[int] = set()
         self._last_pid = 0
+        self._stranger = False
+        self._touched: set[CgroupDir] = set()
 
     def spawn(self) -> int:
         """A new process outside our subtree."""
@@ -111,6 +115,25 @@ class FakeCgroups:
     def mend(self) -> None:
         """Let nothing fail any more."""
         self._failures.clear()
+
+    @contextmanager
+    def somebody_else(self) -> Iterator[None]:
+        """What is done in this context, another program does: `changed` tells of it, and it is not logged."""
+        known, self._stranger = len(self.log), True
+        try:
+            yield
+        finally:
+            self._stranger = False
+            del self.log[known:]
+
+    def fileno(self) -> int:
+        """See `CgroupBackend.fileno`: nothing to wait for."""
+        return -1
+
+    def changed(self) -> frozenset[CgroupDir] | None:
+        """See `CgroupBackend.changed`."""
+        touched, self._touched = frozenset(self._touched), set()
+        return touched
 
     def use_memory(self, directory: CgroupDir, amount: int) -> None:
         """Let ``memory.current`` be ``amount`` bytes."""
@@ -142,17 +165,24 @@ class FakeCgroups:
         files = frozenset(file for file in self._files(ROOT) if is_planned(file))
         return KernelOffer(controllers=frozenset(self._passed_on), files=files, page_size=self._page)
 
-    def observe(self) -> Observed:
+    def observe(self, top: CgroupDir = ROOT, leave_out: frozenset[Kind] = NOTHING) -> Observed:
         """See `CgroupBackend.observe`."""
-        dirs = {d: self._observed(d) for d in self._cgroups if not self._is_inside_foreign(d)}
+        dirs: dict[CgroupDir, ObservedDir] = {}
+        self._collect(top, leave_out | {Kind.FOREIGN}, dirs)
         return Observed(dirs=dirs)
 
-    @staticmethod
-    def _is_inside_foreign(directory: CgroupDir) -> bool:
-        return any(layout.kind_of(above) is Kind.FOREIGN for above in layout.ancestors(directory))
+    def _collect(
+        self, directory: CgroupDir, closed: frozenset[Kind], dirs: dict[CgroupDir, ObservedDir]
+    ) -> None:
+        if directory not in self._cgroups:
+            return
+        kind = layout.kind_of(directory)
+        dirs[directory] = ObservedDir() if kind in closed else self._observed(directory)
+        for below in () if kind in closed else self._children(directory):
+            self._collect(below, closed, dirs)
 
     def _observed(self, directory: CgroupDir) -> ObservedDir:
-        if layout.kind_of(directory) in {Kind.NESTED, Kind.FOREIGN}:
+        if layout.kind_of(directory) is Kind.NESTED:
             return ObservedDir()
         return ObservedDir(
             files={file: self._show(directory, file) for file in self._files(directory) if is_planned(file)},
@@ -169,9 +199,14 @@ class FakeCgroups:
         with explained(directory, DIRECTORY):
             self._inject(directory, DIRECTORY)
             if directory != ROOT:
-                self._find(layout.parent_of(directory))
+                self._find(layout.parent_of(directory)).below.add(directory)
             self._cgroups.setdefault(directory, _Cgroup())
-        self.log.append(MakeDir(directory))
+        self._note(directory, MakeDir(directory))
+
+    def _note(self, where: CgroupDir, op: CgroupOp) -> None:
+        self.log.append(op)
+        if self._stranger:
+            self._touched.add(where)
 
     def remove(self, directory: CgroupDir) -> None:
         """See `CgroupBackend.remove`."""
@@ -182,7 +217,9 @@ class FakeCgroups:
             if self._children(directory) or self._cgroups[directory].pids:
                 raise _error(errno.EBUSY)
             del self._cgroups[directory]
-        self.log.append(RemoveDir(directory))
+            if directory != ROOT:
+                self._cgroups[layout.parent_of(directory)].below.discard(directory)
+        self._note(layout.parent_of(directory), RemoveDir(directory))
 
     def read(self, directory: CgroupDir, file: str) -> str:
         """See `CgroupBackend.read`."""
@@ -190,7 +227,7 @@ class FakeCgroups:
             self._inject(directory, file)
             return self._show(directory, file)
 
-    def write(self, directory: CgroupDir, file: str, text: str) -> None:
+    def write(self, directory: CgroupDir, file: str, text: str) -> Mapping[str, str]:
         """See `CgroupBackend.write`."""
         with explained(directory, file, text):
             self._inject(directory, file)
@@ -198,8 +235,11 @@ class FakeCgroups:
             if file == MEMORY_MAX:
                 check_usage(directory, text, int(self._show(directory, "memory.current")))
             self._cgroups[directory].files[file] = self._accepted(directory, file, text)
-            check_read_back(directory, file, text, lambda name: self._show(directory, name), self._page)
-        self.log.append(Write(directory, file, text))
+            seen = check_read_back(
+                directory, file, text, lambda name: self._show(directory, name), self._page
+            )
+        self._note(directory, Write(directory, file, text))
+        return seen
 
     def enable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
         """See `CgroupBackend.enable`."""
@@ -211,7 +251,7 @@ class FakeCgroups:
             if cgroup.pids and _DOMAIN & {*controllers, *cgroup.subtree}:
                 raise _error(errno.EBUSY)
             cgroup.subtree |= set(controllers)
-        self.log.append(EnableControllers(directory, tuple(controllers)))
+        self._note(directory, EnableControllers(directory, tuple(controllers)))
 
     def disable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
         """Take controllers from the children, as another program might; their values are lost."""
@@ -220,6 +260,7 @@ class FakeCgroups:
             files = self._cgroups[below].files
             for file in [file for file in files if _CONTROLLER_OF[file] in controllers]:
                 del files[file]
+        self._touched.add(directory)
 
     def procs(self, directory: CgroupDir) -> tuple[int, ...]:
         """See `CgroupBackend.procs`."""
@@ -251,7 +292,7 @@ class FakeCgroups:
             self._inject(directory, "cgroup.kill")
             self._find(directory)
             self._clear(directory)
-        self.log.append(Kill(directory))
+        self._note(directory, Kill(directory))
 
     def stat(self, directory: CgroupDir) -> Mapping[str, int]:
         """See `CgroupBackend.stat`: nothing ever runs."""
@@ -283,7 +324,7 @@ class FakeCgroups:
         return self._cgroups[directory]
 
     def _children(self, directory: CgroupDir) -> list[CgroupDir]:
-        return [d for d in self._cgroups if d != ROOT and layout.parent_of(d) == directory]
+        return sorted(self._cgroups[directory].below)
 
     def _all_pids(self) -> list[set[int]]:
         return [cgroup.pids for cgroup in self._cgroups.values()]

@@ -114,3 +114,9 @@ def ancestors(directory: CgroupDir) -> Iterator[CgroupDir]:
     """The directories above ``directory``, nearest first, the root left out."""
     while directory := parent_of(directory):
         yield directory
+
+
+def group_of(directory: CgroupDir) -> CgroupDir:
+    """The pod's cgroup that ``directory`` is or is in; the root for what is in none."""
+    line = (directory, *ancestors(directory))
+    return next((one for one in line if kind_of(one) is Kind.POD), ROOT)

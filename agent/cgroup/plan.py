@@ -9,6 +9,8 @@ shared pool, and the pod as a whole keeps to ``.spec.resources`` (KEP-5526).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from agent.cgroup import layout, resourceconfig
 from agent.cgroup.facts import Facts
 from agent.cgroup.layout import BEST_EFFORT, BURSTABLE, ROOT, CgroupDir
@@ -54,18 +56,48 @@ def plan(facts: Facts) -> Wanted:
 
     Raises ValueError for a uid or container name that cannot name a directory.
     """
+    burstable = sum(map(burstable_request, facts.pods.values()))
+    return joined(
+        (plan_base(facts, MilliCpu(burstable)), *(plan_pod(facts, pod) for pod in facts.pods.values()))
+    )
+
+
+def plan_base(facts: Facts, burstable: MilliCpu) -> Wanted:
+    """What is above the pods, which depends on them only by the sum of `burstable_request`."""
     builder = _Builder(facts)
     builder.add_inner(ROOT, {})
     builder.add_inner(BEST_EFFORT, _weight(MIN_SHARES))
-    builder.add_inner(BURSTABLE, _weight(shares_of(_burstable_request(facts))))
-    for uid in sorted(facts.pods):
-        _add_pod(builder, facts.pods[uid])
+    builder.add_inner(BURSTABLE, _weight(shares_of(burstable)))
     return builder.wanted()
 
 
-def _burstable_request(facts: Facts) -> MilliCpu:
-    burstable = (pod for pod in facts.pods.values() if qos_class(pod) is QosClass.BURSTABLE)
-    return MilliCpu(sum(resourceconfig.pod_cpu_request(pod) for pod in burstable))
+def plan_pod(facts: Facts, pod: Pod) -> Wanted:
+    """The part of one pod, which does not depend on the other pods. Raises ValueError as `plan` does."""
+    builder = _Builder(facts)
+    _add_pod(builder, pod)
+    return builder.wanted()
+
+
+def joined(parts: Iterable[Wanted]) -> Wanted:
+    """One tree of parts that have nothing in common."""
+    dirs: dict[CgroupDir, WantedDir] = {}
+    held: set[CgroupDir] = set()
+    problems: list[EmptyCpuset] = []
+    for part in parts:
+        dirs.update(part.dirs)
+        held |= part.held
+        problems += part.problems
+    reasons = {problem.directory: problem for problem in problems}
+    return Wanted(
+        dirs={d: dirs[d] for d in top_down(dirs)},
+        held=frozenset(held),
+        problems=tuple(reasons[d] for d in top_down(reasons)),
+    )
+
+
+def burstable_request(pod: Pod) -> MilliCpu:
+    """What the pod adds to the request of the burstable class: nothing if it is of another."""
+    return resourceconfig.pod_cpu_request(pod) if qos_class(pod) is QosClass.BURSTABLE else MilliCpu(0)
 
 
 class _Builder:

@@ -22,6 +22,9 @@ PIDS_MAX: Final = "pids.max"
 HUGETLB: Final = "hugetlb."
 LIMIT_SUFFIX: Final = ".max"
 
+EFFECTIVE: Final[Mapping[str, str]] = {CPUS: CPUS_EFFECTIVE, MEMS: MEMS_EFFECTIVE}
+"""Where the kernel shows what a cpuset came to."""
+
 REQUIRED_CONTROLLERS: Final = ("cpu", "cpuset", "memory")
 OPTIONAL_CONTROLLERS: Final = ("hugetlb", "pids")
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 from agent.admission import isolation
 from agent.cgroup import layout
-from agent.cgroup.backend import CgroupBackend, EnforcementError, apply
-from agent.cgroup.diff import deviations, diff
+from agent.cgroup.backend import CgroupBackend, EnforcementError
+from agent.cgroup.diff import deviations
 from agent.cgroup.facts import CgroupSettings, Facts, Isolations, container_dir
-from agent.cgroup.layout import CgroupDir
+from agent.cgroup.layout import ROOT, CgroupDir
+from agent.cgroup.mirror import REMOVED, Mirror
 from agent.cgroup.plan import plan
+from agent.cgroup.planner import Planner
 from agent.cgroup.preflight import require
 from agent.cgroup.tree import KernelOffer
 from agent.cgroup.units import UNLIMITED
@@ -25,6 +30,8 @@ from agent.domain.qos import qos_class
 from agent.domain.state import NodeState
 from agent.errors import HostError, StateError
 
+log = logging.getLogger(__name__)
+
 VIEWED_FILES: Final = (
     "cpuset.cpus.effective",
     "cpuset.mems.effective",
@@ -32,18 +39,26 @@ VIEWED_FILES: Final = (
     "cpu.weight",
     "memory.max",
 )
+READ_AT_ONCE: Final = 16
+"""The groups of cgroups (a pod's, mostly) that a reconcile reads anew, though nobody is known to have touched them."""
+TOLD_AT_ONCE: Final = 10
+"""The cgroups that are named in the log when many had drifted."""
 _POLL_SECONDS: Final = 0.05
 _NO_KERNEL: Final = KernelOffer(controllers=frozenset(), files=frozenset(), page_size=1)
 
 
 class Enforcer:
-    """Keeps one cgroup subtree as the state wants it; ``machine`` may be replaced by what it has become."""
+    """Keeps one cgroup subtree as the state wants it. ``drift_repairs`` counts by file what others had changed."""
 
     def __init__(self, machine: Machine, cgroups: CgroupBackend, pids_limit: int | None) -> None:
         self.machine = machine
         self._cgroups = cgroups
         self._settings = CgroupSettings(pod_pids=UNLIMITED if pids_limit is None else pids_limit)
         self._kernel = _NO_KERNEL
+        self._planner = Planner()
+        self._mirror = Mirror(cgroups)
+        self._unread: list[CgroupDir] = []
+        self.drift_repairs: Counter[str] = Counter()
 
     def prepare(self) -> None:
         """Check the host and make the subtree. Raises HostError with every obstacle, nothing written."""
@@ -53,13 +68,45 @@ class Enforcer:
 
     def enforce(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> int:
         """Apply what differs from the wanted tree; returns the number of operations. Raises HostError."""
-        wanted = plan(self._facts(state, pods))
-        ops = diff(wanted, self._cgroups.observe())
-        apply(self._cgroups, ops)
-        if wanted.problems:
-            first = wanted.problems[0]
+        changed = self._planner.update((self.machine, self._kernel, self._settings), state, pods, self._facts)
+        try:
+            done = self._mirror.settle(self._planner.parts, changed)
+        finally:
+            self._tell_repairs()
+        problems = [problem for part in self._planner.parts.values() for problem in part.problems]
+        if problems:
+            first = min(problems, key=lambda problem: problem.directory.split("/"))
             raise HostError(f"{first.directory}: {first.reason}")
-        return len(ops)
+        return done
+
+    def suspect(self) -> None:
+        """Let the next `enforce` read some of the cgroups anew: all of them after as many calls as it takes."""
+        if not self._unread:
+            self._unread = [ROOT, *sorted(self._planner.parts.keys() - {ROOT})]
+        self._mirror.suspect(self._unread[:READ_AT_ONCE])
+        del self._unread[:READ_AT_ONCE]
+
+    def adopt(self, machine: Machine) -> None:
+        """Go on with what the machine has become; the kernel may have changed cpusets on its own."""
+        self.machine = machine
+        self._mirror.forget()
+
+    @property
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when somebody may have touched our cgroups; -1: there is none."""
+        return self._cgroups.fileno()
+
+    def _tell_repairs(self) -> None:
+        repairs, self._mirror.repairs = self._mirror.repairs, []
+        by_cgroup: dict[CgroupDir, list[str]] = {}
+        for repair in repairs:
+            self.drift_repairs[repair.file] += 1
+            found = "removed" if repair.file == REMOVED else f"{repair.file} was {repair.found or 'empty'}"
+            by_cgroup.setdefault(repair.directory, []).append(found)
+        for directory, what in islice(by_cgroup.items(), TOLD_AT_ONCE):
+            log.warning("cgroup %s had drifted and was put right: %s", directory or "root", ", ".join(what))
+        if len(by_cgroup) > TOLD_AT_ONCE:
+            log.warning("%d more cgroups had drifted and were put right", len(by_cgroup) - TOLD_AT_ONCE)
 
     def deviations(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> tuple[str, ...]:
         """A sentence for each thing in the kernel that is not as the state wants it. Raises HostError."""
@@ -123,7 +170,7 @@ class Enforcer:
             self._cgroups.kill(directory)
 
     def _processes(self, directory: CgroupDir) -> list[int]:
-        below = [d for d in self._cgroups.observe().dirs if d == directory or d.startswith(directory + "/")]
+        below = self._cgroups.observe(directory).dirs
         pids: list[int] = []
         for one in below:
             with suppress(EnforcementError):  # it was removed meanwhile

@@ -105,7 +105,8 @@ class ContainerManager:
         self._enforcer.prepare()
         with self._lock:
             taken = take_over(self._journal, self._machine, self._recovery)
-            self._machine = self._enforcer.machine = taken.machine
+            self._machine = taken.machine
+            self._enforcer.adopt(taken.machine)
             self._state, self._health.recovery = taken.state, taken.notes
             self._recovered = Counter(name.partition("/")[0] for name in taken.damaged)
             self._memory_at_start = taken.node_memory
@@ -284,10 +285,18 @@ class ContainerManager:
         with self._lock:
             if self._journal.is_behind or STORAGE_ERROR in self._health.failures:
                 self._save()
-            repairs = self._enforce()
-        if repairs:
-            self.events.add(EventKind.DRIFT_REPAIRED, f"cgroups had drifted: {plural(repairs, 'repair')}")
-        return repairs
+            self._enforcer.suspect()
+            return self._enforce()
+
+    @property
+    def drift_fileno(self) -> int:
+        """A descriptor that becomes readable when somebody may have touched our cgroups; -1: there is none."""
+        return self._enforcer.fileno
+
+    def repair_drift(self) -> int:
+        """Put right what somebody else has done to our cgroups; returns the number of operations."""
+        with self._lock:
+            return self._enforce()
 
     def _save(self) -> None:
         self._health.mending(STORAGE_ERROR, lambda: self._journal.save(self._state))
@@ -324,10 +333,11 @@ class ContainerManager:
         was, known = self._state, self._machine
         machine = machine.sparing(was.cpu.held)
         if (machine.topology, machine.settings) != (known.topology, known.settings):
-            self._machine = self._enforcer.machine = machine
+            self._machine = machine
             self._state = adapted(machine.managers, was)
             self._save()
             self.events.add(EventKind.HOTPLUG, f"hotplug: {plugged(known, machine, self._state)}")
+        self._enforcer.adopt(self._machine)
         self._enforce()
         self._diagnose(self._roster.pods())
 
@@ -366,6 +376,7 @@ class ContainerManager:
                 withdrawn=self._health.failures.get(DISCOVERY_ERROR, ""),
                 recovered=self._recovered,
                 memory_at_start=self._memory_at_start,
+                drift_repairs=dict(self._enforcer.drift_repairs),
             )
 
     def find(self, namespace: str, name: str) -> Known | None:

@@ -51,6 +51,7 @@ class Snapshot:
     what an operator should know; ``degraded`` says what each degraded pod lacks. ``withdrawn`` is why
     the topology cannot be relied on now, empty where it can. ``recovered`` counts the state files that
     could not be used at start, ``memory_at_start`` is each NUMA node's memory by these files.
+    ``drift_repairs`` counts by file what others had changed in our cgroups; ``cgroup``: one was removed.
     """
 
     topology: Topology
@@ -66,6 +67,7 @@ class Snapshot:
     withdrawn: str = ""
     recovered: Mapping[str, int] = field(default_factory=dict)
     memory_at_start: Mapping[NodeId, int] = field(default_factory=dict)
+    drift_repairs: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def troubles(self) -> tuple[str, ...]:

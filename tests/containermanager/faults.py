@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from threading import RLock
+from typing import TypeVar
 
-from agent.cgroup.backend import EnforcementError, Problem
+from agent.cgroup.backend import NOTHING, EnforcementError, Problem
 from agent.cgroup.fake import FakeCgroups
-from agent.cgroup.layout import CgroupDir
+from agent.cgroup.layout import ROOT, CgroupDir, Kind
 from agent.cgroup.tree import Observed
 from agent.checkpoint.store import MemoryStore, StorageError
 from agent.domain.topology import Topology
 from tests.containermanager.node import Node, fake_cgroups, topology
+
+
+T = TypeVar("T")
 
 
 class Died(BaseException):
@@ -45,12 +49,11 @@ class Fuse:
     def disarm(self) -> None:
         self._at = -1
 
-    def run(self, change: Callable[[], None], error: Exception) -> None:
+    def run(self, change: Callable[[], T], error: Exception) -> T:
         number, self.count = self.count, self.count + 1
         blows = self._at >= 0 and (number == self._at or (number > self._at and self._mode is Mode.LASTING))
         if not blows:
-            change()
-            return
+            return change()
         if self._mode is Mode.DIE:
             raise Died
         if self._mode is Mode.LATE:
@@ -79,8 +82,8 @@ class FaultyCgroups(FakeCgroups):
     def remove(self, directory: CgroupDir) -> None:
         self.fuse.run(lambda: FakeCgroups.remove(self, directory), _busy(directory))
 
-    def write(self, directory: CgroupDir, file: str, text: str) -> None:
-        self.fuse.run(lambda: FakeCgroups.write(self, directory, file, text), _busy(directory))
+    def write(self, directory: CgroupDir, file: str, text: str) -> Mapping[str, str]:
+        return self.fuse.run(lambda: FakeCgroups.write(self, directory, file, text), _busy(directory))
 
     def enable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
         self.fuse.run(lambda: FakeCgroups.enable(self, directory, controllers), _busy(directory))
@@ -94,9 +97,9 @@ class ThreadSafeCgroups(FakeCgroups):
 
     turn: RLock
 
-    def observe(self) -> Observed:
+    def observe(self, top: CgroupDir = ROOT, leave_out: frozenset[Kind] = NOTHING) -> Observed:
         with self.turn:
-            return super().observe()
+            return super().observe(top, leave_out)
 
     def make(self, directory: CgroupDir) -> None:
         with self.turn:

@@ -1,0 +1,134 @@
+"""The wanted tree part by part: a part whose inputs are the same objects is not planned again.
+
+A pod is planned from facts that hold nothing of other pods, so that what it depends on is what these
+facts are made of: the pod, its own four entries, and the ground all pods share. Of what the node has in
+common, only the shared pool changes from one admission to the next; whether a pod depends on it is
+seen while it is planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from agent.cgroup import layout
+from agent.cgroup.facts import Facts
+from agent.cgroup.layout import ROOT, CgroupDir
+from agent.cgroup.plan import burstable_request, plan_base, plan_pod
+from agent.cgroup.tree import Wanted
+from agent.cgroup.units import MilliCpu
+from agent.domain.idset import CpuSet
+from agent.domain.pod import Pod, PodUid
+from agent.domain.qos import qos_class
+from agent.domain.state import CpuState, MemoryState, NodeState
+
+V = TypeVar("V")
+
+MakeFacts = Callable[[NodeState, Mapping[PodUid, Pod]], Facts]
+"""Facts about these pods alone, which hold these entries."""
+
+_ABSENT: Final = object()
+_NO_INPUTS: Final[tuple[Mapping[PodUid, object], ...]] = ({}, {}, {}, {}, {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    directory: CgroupDir
+    wanted: Wanted
+    shared: bool
+    """Whether it depends on the node shared pool."""
+    request: MilliCpu
+
+
+@dataclass(slots=True)
+class Planner:
+    """What was planned last, by pod; ``parts`` is the wanted tree by `layout.group_of`."""
+
+    parts: dict[CgroupDir, Wanted] = field(default_factory=dict)
+    _pods: dict[PodUid, _Part] = field(default_factory=dict)
+    _ground: object = None
+    _inputs: tuple[Mapping[PodUid, object], ...] = _NO_INPUTS
+    _shared: CpuSet | None = None
+    _burstable: MilliCpu | None = None
+
+    def update(
+        self, ground: object, state: NodeState, pods: Mapping[PodUid, Pod], make: MakeFacts
+    ) -> frozenset[CgroupDir]:
+        """Plan for this state; returns the groups whose part is another one now.
+
+        ``ground`` is equal only where ``make`` goes by the same machine, settings and kernel. Raises
+        ValueError as `plan` does.
+        """
+        if self._ground != ground:
+            self._inputs, self._burstable = _NO_INPUTS, None
+        self._ground = None  # until it is done
+        everything = make(NodeState(cpu=CpuState(default=state.cpu.default)), {})
+        touched = {
+            directory
+            for uid in self._stale(state, pods, everything.shared_cpus)
+            for directory in self._replan(state, pods.get(uid), uid, make)
+        }
+        burstable = MilliCpu(sum(part.request for part in self._pods.values()))
+        if burstable != self._burstable:
+            self._burstable = burstable
+            self.parts[ROOT] = plan_base(everything, burstable)
+            touched.add(ROOT)
+        self._ground = ground
+        return frozenset(touched)
+
+    def _stale(self, state: NodeState, pods: Mapping[PodUid, Pod], shared: CpuSet) -> set[PodUid]:
+        """The pods that are not planned from these inputs."""
+        cpu, memory = state.cpu, state.memory
+        inputs = (pods, cpu.entries, cpu.pod_entries, memory.entries, memory.pod_entries)
+        stale = {uid for old, new in zip(self._inputs, inputs, strict=True) for uid in _changed(old, new)}
+        if shared != self._shared:
+            stale |= {uid for uid, part in self._pods.items() if part.shared}
+        self._inputs, self._shared = inputs, shared
+        # An entry may belong to a pod that is not to be planned.
+        return (stale & pods.keys()) | (self._pods.keys() - pods.keys())
+
+    def _replan(
+        self, state: NodeState, pod: Pod | None, uid: PodUid, make: MakeFacts
+    ) -> tuple[CgroupDir, ...]:
+        last = self._pods.pop(uid, None)
+        if last is not None:
+            del self.parts[last.directory]
+        was = () if last is None else (last.directory,)
+        if pod is None:
+            return was
+        facts = make(_alone(state, uid), {uid: pod})
+        directory = layout.pod_dir(uid, qos_class(pod))
+        wanted = plan_pod(facts, pod)
+        self._pods[uid] = _Part(
+            directory=directory,
+            wanted=wanted,
+            shared=facts.knows_shared_cpus,
+            request=burstable_request(pod),
+        )
+        self.parts[directory] = wanted
+        return (*was, directory)
+
+
+def _changed(old: Mapping[PodUid, object], new: Mapping[PodUid, object]) -> set[PodUid]:
+    """The pods whose value is not the same object in both: values of a state are never written to."""
+    if old is new:
+        return set()
+    return {uid for uid, value in new.items() if old.get(uid, _ABSENT) is not value} | (
+        old.keys() - new.keys()
+    )
+
+
+def _alone(state: NodeState, uid: PodUid) -> NodeState:
+    """The state as far as it concerns one pod."""
+    cpu, memory = state.cpu, state.memory
+    return NodeState(
+        cpu=CpuState(
+            default=cpu.default, entries=_only(cpu.entries, uid), pod_entries=_only(cpu.pod_entries, uid)
+        ),
+        memory=MemoryState(entries=_only(memory.entries, uid), pod_entries=_only(memory.pod_entries, uid)),
+    )
+
+
+def _only(entries: Mapping[PodUid, V], uid: PodUid) -> Mapping[PodUid, V]:
+    return {uid: entries[uid]} if uid in entries else {}

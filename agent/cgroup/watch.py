@@ -1,0 +1,133 @@
+"""Who else touches our cgroups: inotify on each directory of the subtree.
+
+The file system of cgroups tells of every write through the VFS, systemd's as well as a shell's, and of
+removed directories in the one above (not in themselves: kernels before 6.19 send no IN_DELETE_SELF
+here). Our own writes are told, too. They are taken out of the queue between writing and reading back:
+what a stranger wrote before that moment is what is read back, and what comes later is a new event.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+from threading import RLock
+from typing import Final
+
+from inotify_simple import Event, INotify, flags
+
+from agent.cgroup import layout
+from agent.cgroup.backend import SUBTREE_CONTROL
+from agent.cgroup.layout import CgroupDir
+from agent.cgroup.tree import EFFECTIVE, is_planned
+
+log = logging.getLogger(__name__)
+
+_EVENTS: Final = flags.MODIFY | flags.DELETE | flags.ONLYDIR
+_KERNELS_OWN: Final = frozenset(EFFECTIVE.values())
+
+
+class DriftWatch:
+    """Watches directories below ``root``, one watch each. Safe to call from several threads.
+
+    Where the user's inotify instances or watches are used up, it says so once and `drain` knows nothing
+    until all that could not be watched is watched or gone.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = RLock()
+        self._of: dict[CgroupDir, int] = {}
+        self._directories: dict[int, CgroupDir] = {}
+        self._touched: set[CgroupDir] = set()
+        self._unwatched: set[CgroupDir] = set()
+        self._overflowed = False
+        self._inotify: INotify | None = None
+        try:
+            self._inotify = INotify(nonblocking=True)
+        except OSError as error:
+            self._tell(error, "fs.inotify.max_user_instances")
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable with an event; -1 where there are none to be had."""
+        return -1 if self._inotify is None else int(self._inotify.fileno())
+
+    def add(self, directory: CgroupDir) -> None:
+        """Watch a cgroup, before it is looked at: nothing is missed between the two."""
+        if self._inotify is None:
+            return
+        with self._lock:
+            self._add(self._inotify, directory)
+
+    def _add(self, inotify: INotify, directory: CgroupDir) -> None:
+        try:
+            number = inotify.add_watch(self._root / directory, _EVENTS)
+        except FileNotFoundError:
+            return  # it vanished: so do its files
+        except OSError as error:
+            if not self._unwatched:
+                self._tell(error, "fs.inotify.max_user_watches")
+            self._unwatched.add(directory)
+            return
+        self._unwatched.discard(directory)
+        if self._of.get(directory) != number:  # the first time, or it was made anew
+            self.forget(directory)
+            self._of[directory], self._directories[number] = number, directory
+
+    @staticmethod
+    def _tell(error: OSError, limit: str) -> None:
+        log.warning(
+            "changes to cgroups by other programs are noticed with the reconcile period only,"
+            " for want of inotify: raise %s with sysctl: error=%s",
+            limit,
+            error.strerror,
+        )
+
+    def forget(self, directory: CgroupDir) -> None:
+        """Watch a cgroup no more: it is gone. The kernel keeps what it had of it until then."""
+        with self._lock:
+            self._unwatched.discard(directory)
+            number = self._of.pop(directory, None)
+            if number is not None and self._inotify is not None:
+                del self._directories[number]
+                with suppress(OSError):  # the kernel has dropped it
+                    self._inotify.rm_watch(number)
+
+    def disown(self, directory: CgroupDir, name: str) -> None:
+        """``name`` in ``directory`` was written or removed by ourselves just now."""
+        with self._lock:
+            self._take(mine=(directory, name))
+
+    def drain(self) -> frozenset[CgroupDir] | None:
+        """The cgroups in which somebody else wrote, or removed one; None where it is not known."""
+        with self._lock:
+            self._take(mine=None)
+            touched, self._touched = frozenset(self._touched), set()
+            overflowed, self._overflowed = self._overflowed, False
+            return None if overflowed or self._unwatched or self._inotify is None else touched
+
+    def _take(self, mine: tuple[CgroupDir, str] | None) -> None:
+        if self._inotify is None:
+            return
+        for event in self._inotify.read(timeout=0):
+            directory = self._directories.get(event.wd)
+            if event.mask & flags.Q_OVERFLOW:
+                self._overflowed = True
+            elif (
+                directory is not None and (directory, event.name) != mine and self._concerns(directory, event)
+            ):
+                self._touched.add(directory)
+
+    def _concerns(self, directory: CgroupDir, event: Event) -> bool:
+        if event.mask & flags.DELETE:
+            gone = layout.child(directory, event.name)
+            known = gone in self._of
+            self.forget(gone)
+            return known
+        return event.name == SUBTREE_CONTROL or (is_planned(event.name) and event.name not in _KERNELS_OWN)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._inotify is not None:
+            self._inotify.close()
