@@ -9,7 +9,6 @@ what a stranger wrote before that moment is what is read back, and what comes la
 from __future__ import annotations
 
 import logging
-import os
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock

@@ -21,9 +21,11 @@ _Group = tuple[NodeMask, ResourceName]
 
 def degradations(managers: Managers, state: NodeState, pods: Iterable[Pod]) -> dict[PodUid, Reasons]:
     """The reasons for each of ``pods`` that is degraded; the others are left out."""
-    shortages = _shortages(state.memory)
-    found = {}
+    found: dict[PodUid, Reasons] = {}
+    shortages: Mapping[_Group, tuple[int, int]] | None = None
     for pod in pods:
+        if shortages is None:  # they concern all pods: not looked for where nobody asks
+            shortages = _shortages(state.memory)
         reasons = (
             *_cpu_reasons(managers, state.cpu, pod.uid),
             *_memory_reasons(state.memory, pod.uid, shortages),

@@ -7,6 +7,7 @@ back bytes of another node of the group than the booking took.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -138,13 +139,54 @@ def _counted(nodes: MachineState, uid: PodUid, container: str, blocks: Blocks) -
 
 def bookable_machine_state(initial: MachineState, state: MemoryState) -> MachineState:
     """As `expected_machine_state`, but what this machine has no node, type or room for is not booked."""
-    nodes = initial
+    book = _Book(initial)
     for uid in sorted({*state.entries, *state.pod_entries}):
         for block in counted_blocks(state, uid):
-            there = NodeMask.of(n for n in block.nodes if _table_of(initial, NodeId(n), block.type))
-            if there:
-                nodes = booked(nodes, replace(block, nodes=there), block.size)
-    return nodes
+            book.enter(block)
+    return book.closed()
+
+
+class _Book:
+    """Books many blocks as `booked` does one after another, without a machine state for each."""
+
+    def __init__(self, initial: MachineState) -> None:
+        self._initial = initial
+        self._free = {
+            (node, kind): table.free for node, held in initial.items() for kind, table in held.tables.items()
+        }
+        self._cells: dict[NodeId, NodeMask] = {}
+        self._assignments: Counter[NodeId] = Counter()
+        self._there: dict[tuple[NodeMask, ResourceName], tuple[NodeMask, tuple[NodeId, ...]]] = {}
+
+    def enter(self, block: Block) -> None:
+        """Put ``block`` on those of its nodes that have its type; what they have no room for is left out."""
+        key = block.nodes, block.type
+        if key not in self._there:
+            found = tuple(NodeId(n) for n in block.nodes if (n, block.type) in self._free)
+            self._there[key] = NodeMask.of(found), found
+        cells, nodes = self._there[key]
+        size = block.size
+        for node in nodes:
+            taken = min(size, self._free[node, block.type])
+            self._free[node, block.type] -= taken
+            size -= taken
+            self._assignments[node] += 1
+            self._cells[node] = cells
+
+    def closed(self) -> MachineState:
+        """The machine state that all of it amounts to."""
+        return {
+            node: NodeMemory(
+                assignments=held.assignments + self._assignments[node],
+                cells=self._cells.get(node, held.cells),
+                tables={kind: self._table(node, kind, table) for kind, table in held.tables.items()},
+            )
+            for node, held in self._initial.items()
+        }
+
+    def _table(self, node: NodeId, kind: ResourceName, table: MemoryTable) -> MemoryTable:
+        free = self._free[node, kind]
+        return replace(table, reserved=table.reserved + table.free - free, free=free)
 
 
 def adds_up(state: MemoryState) -> bool:

@@ -18,7 +18,6 @@ from agent.checkpoint.store import MemoryStore, StorageError
 from agent.domain.topology import Topology
 from tests.containermanager.node import Node, fake_cgroups, topology
 
-
 T = TypeVar("T")
 
 

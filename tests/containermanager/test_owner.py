@@ -271,7 +271,7 @@ def test_a_failure_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
     node.cgroups.mend()
     owner.reconcile()
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING", "INFO"]
-    assert caplog.messages[1] == "ready again: no EnforcementError any more"
+    assert caplog.messages[2] == "ready again: no EnforcementError any more"
 
 
 def test_the_log_has_one_sentence_a_decision(caplog: pytest.LogCaptureFixture) -> None:
