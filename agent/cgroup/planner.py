@@ -21,14 +21,13 @@ from agent.cgroup.units import MilliCpu
 from agent.domain.idset import CpuSet
 from agent.domain.pod import Pod, PodUid
 from agent.domain.qos import qos_class
-from agent.domain.state import CpuState, MemoryState, NodeState
+from agent.domain.state import CpuState, MemoryState, NodeState, changed_pods
 
 V = TypeVar("V")
 
 MakeFacts = Callable[[NodeState, Mapping[PodUid, Pod]], Facts]
 """Facts about these pods alone, which hold these entries."""
 
-_ABSENT: Final = object()
 _NO_INPUTS: Final[tuple[Mapping[PodUid, object], ...]] = ({}, {}, {}, {}, {})
 
 
@@ -81,7 +80,7 @@ class Planner:
         """The pods that are not planned from these inputs."""
         cpu, memory = state.cpu, state.memory
         inputs = (pods, cpu.entries, cpu.pod_entries, memory.entries, memory.pod_entries)
-        stale = {uid for old, new in zip(self._inputs, inputs, strict=True) for uid in _changed(old, new)}
+        stale = {uid for old, new in zip(self._inputs, inputs, strict=True) for uid in changed_pods(old, new)}
         if shared != self._shared:
             stale |= {uid for uid, part in self._pods.items() if part.shared}
         self._inputs, self._shared = inputs, shared
@@ -108,15 +107,6 @@ class Planner:
         )
         self.parts[directory] = wanted
         return (*was, directory)
-
-
-def _changed(old: Mapping[PodUid, object], new: Mapping[PodUid, object]) -> set[PodUid]:
-    """The pods whose value is not the same object in both: values of a state are never written to."""
-    if old is new:
-        return set()
-    return {uid for uid, value in new.items() if old.get(uid, _ABSENT) is not value} | (
-        old.keys() - new.keys()
-    )
 
 
 def _alone(state: NodeState, uid: PodUid) -> NodeState:

@@ -265,7 +265,7 @@ class ContainerManager:
             with suppress(HostError):
                 self._enforcer.enforce(before, self._roster.pods())
             raise
-        del self._roster.admitted[pod.uid]
+        self._roster.release(pod)
         # Adapted: what was short of room before may fit now.
         managers = self._machine.managers
         self._state = adapted(managers, remove_pod(managers, before, pod.uid))

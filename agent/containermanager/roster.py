@@ -16,6 +16,8 @@ class Roster:
 
     admitted: dict[PodUid, AdmittedPod] = field(default_factory=dict)
     rejected: dict[PodUid, RejectedPod] = field(default_factory=dict)
+    _names: dict[tuple[str, str], PodUid] = field(default_factory=dict)
+    """The admitted pods'."""
 
     def pods(self) -> dict[PodUid, Pod]:
         """The admitted pods."""
@@ -25,6 +27,12 @@ class Roster:
         """Enter a pod that holds its resources."""
         self._forget_refusals(entry.pod)
         self.admitted[entry.pod.uid] = entry
+        self._names[entry.pod.namespace, entry.pod.name] = entry.pod.uid
+
+    def release(self, pod: Pod) -> None:
+        """Take out a pod that was admitted."""
+        del self.admitted[pod.uid]
+        del self._names[pod.namespace, pod.name]
 
     def reject(self, entry: RejectedPod) -> None:
         """Enter a pod that was refused."""
@@ -37,12 +45,16 @@ class Roster:
 
     def holder(self, pod: Pod) -> AdmittedPod | None:
         """The admitted pod that has the pod's uid or name."""
-        return next((entry for entry in self.admitted.values() if _same(entry.pod, pod)), None)
+        uid = pod.uid if pod.uid in self.admitted else self._names.get((pod.namespace, pod.name))
+        return None if uid is None else self.admitted[uid]
 
     def find(self, namespace: str, name: str) -> Known | None:
         """The pod of that name."""
-        named = (e for e in self._all() if (e.pod.namespace, e.pod.name) == (namespace, name))
-        return next(named, None)
+        uid = self._names.get((namespace, name))
+        if uid is not None:
+            return self.admitted[uid]
+        refused = self.rejected.values()
+        return next((e for e in refused if (e.pod.namespace, e.pod.name) == (namespace, name)), None)
 
     def sources(self) -> frozenset[str]:
         """Where the pods came from."""

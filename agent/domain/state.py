@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import is_not
 from typing import TypeVar
 
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask, union
@@ -135,6 +137,14 @@ def _with(
     entries: Mapping[PodUid, Mapping[str, V]], uid: PodUid, pod: Mapping[str, V]
 ) -> Mapping[PodUid, Mapping[str, V]]:
     return {**entries, uid: pod} if pod else without_pod(entries, uid)
+
+
+def changed_pods(before: Mapping[PodUid, object], after: Mapping[PodUid, object]) -> set[PodUid]:
+    """The pods that are in one of the two only, or whose value is not the same object: none is ever written to."""
+    if before is after:
+        return set()
+    differs = map(is_not, after.values(), map(before.get, after))
+    return set(compress(after, differs)) | (before.keys() - after.keys())
 
 
 def without_pod(entries: Mapping[PodUid, V], uid: PodUid) -> Mapping[PodUid, V]:

@@ -18,6 +18,7 @@ from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
 from agent.domain.pod import PodUid
+from agent.domain.state import changed_pods
 
 OFFSET: Final = 0x811C9DC5
 PRIME: Final = 0x01000193
@@ -79,17 +80,18 @@ class PieceHash:
 
     def of(self, pieces: Iterable[bytes]) -> int:
         """Hash one text."""
-        known, kept, budget, state = self._tables, dict[bytes, _Table | None](), NEW_TABLES, OFFSET
-        for piece in pieces:
-            table = known.get(piece)
-            if table is None and budget and piece in known:
-                table, budget = _table(piece), budget - 1
-            kept[piece] = table
-            if table is None:
-                state = fnv1a(piece, state)
-            else:
+        parts = tuple(pieces)
+        known, budget, state = self._tables, NEW_TABLES, OFFSET
+        kept = dict(zip(parts, map(known.get, parts), strict=True))
+        for piece, table in zip(parts, map(kept.get, parts), strict=True):
+            if table is not None:
+                power, ends = table
                 low = state & 0xFF
-                state = (state - low) * table.power + table.ends[low] & MASK
+                state = (state - low) * power + ends[low] & MASK
+                continue
+            state = fnv1a(piece, state)
+            if budget and piece in known:
+                kept[piece], budget = _table(piece), budget - 1
         self._tables = kept
         return state
 
@@ -105,21 +107,20 @@ class Memo:
 
     def __init__(self) -> None:
         self._hashes: dict[str, PieceHash] = {}
-        self._texts: dict[str, dict[PodUid, tuple[object, bytes]]] = {}
+        self._texts: dict[str, tuple[Mapping[PodUid, object], dict[PodUid, bytes]]] = {}
 
     def pieces(
         self, part: str, pods: Mapping[PodUid, V], render: Callable[[PodUid, V], bytes]
     ) -> list[bytes]:
         """``render`` each of ``pods`` in the order of their uids; ``part`` names the list."""
-        known = self._texts.get(part, {})
-        kept: dict[PodUid, tuple[object, bytes]] = {}
-        for uid in sorted(pods):
-            value, held = pods[uid], known.get(uid)
-            if held is None or held[0] is not value:
-                held = (value, render(uid, value))
-            kept[uid] = held
-        self._texts[part] = kept
-        return [text for _, text in kept.values()]
+        last, texts = self._texts.get(part, ({}, {}))
+        changed = changed_pods(last, pods)
+        if changed:
+            texts = texts | {uid: render(uid, pods[uid]) for uid in changed if uid in pods}
+            for uid in changed - pods.keys():
+                del texts[uid]
+        self._texts[part] = pods, texts
+        return list(map(texts.__getitem__, sorted(texts)))
 
     def fnv1a(self, part: str, pieces: Iterable[bytes]) -> int:
         """The FNV-1a hash of the joined ``pieces``; ``part`` names the text."""
