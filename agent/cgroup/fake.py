@@ -205,6 +205,9 @@ class FakeCgroups:
 
     def _note(self, where: CgroupDir, op: CgroupOp) -> None:
         self.log.append(op)
+        self._touch(where)
+
+    def _touch(self, where: CgroupDir) -> None:
         if self._stranger:
             self._touched.add(where)
 
@@ -235,6 +238,7 @@ class FakeCgroups:
             if file == MEMORY_MAX:
                 check_usage(directory, text, int(self._show(directory, "memory.current")))
             self._cgroups[directory].files[file] = self._accepted(directory, file, text)
+            self._touch(directory)
             seen = check_read_back(
                 directory, file, text, lambda name: self._show(directory, name), self._page
             )

@@ -144,9 +144,8 @@ class Mirror:
         found = self.backend.observe(ROOT, _POD).dirs
         pods = {directory for directory in found if layout.kind_of(directory) is Kind.POD}
         above = {directory: seen for directory, seen in found.items() if directory not in pods}
-        before = self._seen.get(ROOT)
+        self._blind = ROOT not in self._seen or not _is_as(self._seen[ROOT], above)
         self._see(ROOT, above)
-        self._blind = before is None or _texts(before) != _texts(above)
         self._doubted |= (pods | parts.keys()) ^ self._seen.keys()
 
     def _look_everywhere(self, parts: Mapping[CgroupDir, Wanted]) -> AbstractSet[CgroupDir]:
@@ -215,10 +214,12 @@ class Mirror:
             self.repairs.append(Repair(directory, file, found))
 
 
-def _texts(dirs: _Dirs) -> dict[CgroupDir, tuple[frozenset[str], Mapping[str, str]]]:
-    """What matters to the cgroups below."""
-    return {
-        directory: (seen.subtree, seen.files)
-        for directory, seen in dirs.items()
+def _is_as(before: _Dirs, found: _Dirs) -> bool:
+    """Whether all that is remembered was found."""
+    return all(
+        directory in found
+        and was.subtree == found[directory].subtree
+        and was.files.items() <= found[directory].files.items()
+        for directory, was in before.items()
         if layout.kind_of(directory) is not Kind.FOREIGN
-    }
+    )

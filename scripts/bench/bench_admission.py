@@ -1,0 +1,126 @@
+"""What a user waits for: one pod through the control socket to disk (tmpfs, with fsync) and cgroups (fake)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from agent.api.client import ControlClient
+from agent.api.routes import control_routes
+from agent.api.server import ControlServer
+from agent.cgroup.fake import FakeCgroups
+from agent.checkpoint.store import StateDir
+from agent.containermanager import ContainerManager, VerdictKind
+from agent.containermanager.machine import Machine
+from agent.domain.idset import NodeMask
+from agent.domain.pod import Pod
+from scripts.bench.machines import amounts, app, machine, pod, settings
+from scripts.bench.registry import benchmark
+
+PODS = 250
+_TMPFS = Path("/dev/shm")  # noqa: S108 - a directory of our own in it
+_stack = ExitStack()  # until the process ends
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """An owner with ``pods`` admitted, and its control socket."""
+
+    owner: ContainerManager
+    client: ControlClient
+    cgroups: FakeCgroups
+    state: Path
+
+    def admit(self, name: str) -> None:
+        """Hand in an exclusive pod as a user does."""
+        results = self.client.call("POST", "/v1/pods", _manifest(name))["results"]
+        if results[0]["verdict"] != "admitted":
+            raise ValueError(results)
+
+    def remove(self, name: str) -> None:
+        """Delete it again."""
+        self.client.call("DELETE", f"/v1/pods/bench/{name}?grace=0")
+
+
+def _manifest(name: str) -> bytes:
+    both = {"cpu": "2", "memory": "256Mi"}
+    document: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "bench", "uid": f"uid-{name}"},
+        "spec": {"containers": [{"name": "main", "resources": {"requests": both, "limits": both}}]},
+    }
+    return json.dumps(document).encode()
+
+
+def _exclusive(number: int) -> Pod:
+    return pod(f"slice-{number}", app("main", amounts(1, 1 / 4)))
+
+
+def _sharing(number: int) -> Pod:
+    return pod(f"shared-{number}", app("main"))
+
+
+def daemon(pods: int, make: Callable[[int], Pod] = _exclusive, cpus: int = 1024) -> Daemon:
+    """Start one with ``pods`` pods on it."""
+    logging.getLogger("agent").setLevel(logging.ERROR)
+    topology = machine(sockets=2, nodes=2, cpus=cpus)
+    work = Path(_stack.enter_context(tempfile.TemporaryDirectory(dir=_TMPFS)))
+    cgroups = FakeCgroups(topology.online, NodeMask(topology.all_nodes.bits))
+    owner = ContainerManager(
+        machine=Machine.of(topology, settings(), ""),
+        store=_stack.enter_context(StateDir(work / "state")),
+        cgroups=cgroups,
+        cgroup_root="/sys/fs/cgroup/bench",
+        boot_id="bench",
+        now=lambda: "2026-01-01T00:00:00.000000Z",
+    )
+    owner.start()
+    server = ControlServer(work / "control.sock", control_routes(owner))
+    server.start()
+    _stack.callback(server.stop)
+    for number in range(pods):
+        verdict = owner.admit(make(number), "api")
+        if verdict.kind is not VerdictKind.ADMITTED:
+            raise ValueError(verdict.message)
+    found = Daemon(owner, ControlClient(work / "control.sock"), cgroups, work / "state")
+    for number in range(20):  # what is remembered of files is remembered by then
+        found.admit(f"warm-{number}")
+        found.remove(f"warm-{number}")
+    return found
+
+
+def _pairs(running: Daemon) -> Callable[[], object]:
+    numbers = count()
+
+    def admit_and_remove() -> None:
+        name = f"pod-{next(numbers)}"
+        running.admit(name)
+        running.remove(name)
+
+    return admit_and_remove
+
+
+def _admissions(running: Daemon, most: int) -> Callable[[], object]:
+    """Admit one more pod each time; after ``most`` as many are removed at once, which is timed with the last."""
+    names: list[str] = []
+    numbers = count()
+
+    def admit() -> None:
+        names.append(f"pod-{next(numbers)}")
+        running.admit(names[-1])
+
+    return admit
+
+
+@benchmark(aim_ms=6)
+def socket_250_pods() -> Callable[[], object]:
+    """An exclusive pod is admitted and removed again over the control socket beside 250 others."""
+    return _pairs(daemon(PODS))
