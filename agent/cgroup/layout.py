@@ -120,3 +120,9 @@ def group_of(directory: CgroupDir) -> CgroupDir:
     """The pod's cgroup that ``directory`` is or is in; the root for what is in none."""
     line = (directory, *ancestors(directory))
     return next((one for one in line if kind_of(one) is Kind.POD), ROOT)
+
+
+def pod_uid_of(directory: CgroupDir) -> PodUid | None:
+    """The pod whose cgroup ``directory`` is or is in, None if there is none."""
+    group = group_of(directory)
+    return PodUid(group.rpartition("/")[2].removeprefix(POD_PREFIX)) if group else None

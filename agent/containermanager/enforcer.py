@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Final
@@ -30,8 +29,6 @@ from agent.domain.qos import qos_class
 from agent.domain.state import NodeState
 from agent.errors import HostError, StateError
 
-log = logging.getLogger(__name__)
-
 VIEWED_FILES: Final = (
     "cpuset.cpus.effective",
     "cpuset.mems.effective",
@@ -42,16 +39,26 @@ VIEWED_FILES: Final = (
 READ_AT_ONCE: Final = 16
 """The groups of cgroups (a pod's, mostly) that a reconcile reads anew, though nobody is known to have touched them."""
 TOLD_AT_ONCE: Final = 10
-"""The cgroups that are named in the log when many had drifted."""
+"""The cgroups that are named when many had drifted."""
 _POLL_SECONDS: Final = 0.05
 _NO_KERNEL: Final = KernelOffer(controllers=frozenset(), files=frozenset(), page_size=1)
 
 
 class Enforcer:
-    """Keeps one cgroup subtree as the state wants it. ``drift_repairs`` counts by file what others had changed."""
+    """Keeps one cgroup subtree as the state wants it. ``drift_repairs`` counts by file what others had changed.
 
-    def __init__(self, machine: Machine, cgroups: CgroupBackend, pids_limit: int | None) -> None:
+    ``tell`` is called with a sentence for each repaired cgroup, and the pod it is of.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        cgroups: CgroupBackend,
+        pids_limit: int | None,
+        tell: Callable[[PodUid | None, str], None],
+    ) -> None:
         self.machine = machine
+        self._tell = tell
         self._cgroups = cgroups
         self._settings = CgroupSettings(pod_pids=UNLIMITED if pids_limit is None else pids_limit)
         self._kernel = _NO_KERNEL
@@ -104,9 +111,10 @@ class Enforcer:
             found = "removed" if repair.file == REMOVED else f"{repair.file} was {repair.found or 'empty'}"
             by_cgroup.setdefault(repair.directory, []).append(found)
         for directory, what in islice(by_cgroup.items(), TOLD_AT_ONCE):
-            log.warning("cgroup %s had drifted and was put right: %s", directory or "root", ", ".join(what))
+            text = f"cgroup {directory or 'root'} had drifted and was put right: {', '.join(what)}"
+            self._tell(layout.pod_uid_of(directory), text)
         if len(by_cgroup) > TOLD_AT_ONCE:
-            log.warning("%d more cgroups had drifted and were put right", len(by_cgroup) - TOLD_AT_ONCE)
+            self._tell(None, f"{len(by_cgroup) - TOLD_AT_ONCE} more cgroups had drifted and were put right")
 
     def deviations(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> tuple[str, ...]:
         """A sentence for each thing in the kernel that is not as the state wants it. Raises HostError."""

@@ -72,7 +72,7 @@ class ContainerManager:
     ) -> None:
         self._machine = machine
         self._journal = Journal(store=store, settings=machine.settings, now=now)
-        self._enforcer = Enforcer(machine, cgroups, pids_limit)
+        self._enforcer = Enforcer(machine, cgroups, pids_limit, self._tell_drift)
         self._cgroup_root = cgroup_root
         self._boot_id = boot_id
         self._now = now
@@ -297,6 +297,10 @@ class ContainerManager:
         """Put right what somebody else has done to our cgroups; returns the number of operations."""
         with self._lock:
             return self._enforce()
+
+    def _tell_drift(self, uid: PodUid | None, text: str) -> None:
+        entry = None if uid is None else self._roster.admitted.get(uid)
+        self.events.add(EventKind.DRIFT_REPAIRED, text, None if entry is None else entry.pod)
 
     def _save(self) -> None:
         self._health.mending(STORAGE_ERROR, lambda: self._journal.save(self._state))

@@ -52,7 +52,7 @@ def test_drift_hotplug_and_what_they_do_to_pods_are_told() -> None:
     owner.hardware_changed(lambda: node.plug(topology(offline=frozenset({1}))))
     owner.hardware_changed(lambda: node.plug(topology()))
     assert told(owner.events.since(2)) == [
-        ("DriftRepaired", "Warning", ""),
+        ("DriftRepaired", "Warning", "default/a"),
         ("Hotplug", "Normal", ""),
         ("Degraded", "Warning", "default/a"),
         ("Hotplug", "Normal", ""),

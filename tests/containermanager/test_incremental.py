@@ -14,7 +14,7 @@ from agent.cgroup.diff import diff
 from agent.cgroup.fake import FakeCgroups
 from agent.cgroup.layout import ROOT, CgroupDir, Kind, group_of, kind_of
 from agent.cgroup.plan import plan
-from agent.cgroup.tree import CPUS, CgroupOp, MakeDir, Observed, Write
+from agent.cgroup.tree import CPUS, CgroupOp, MakeDir, Observed, Wanted, Write
 from agent.containermanager import ContainerManager
 from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
@@ -70,19 +70,23 @@ def guarded_node() -> tuple[Node, Fuse]:
     return Node(machine=machine, store=FaultyStore(fuse), cgroups=cgroups), fuse
 
 
+def planned(owner: ContainerManager) -> Wanted:
+    """The full plan."""
+    shot = owner.snapshot()
+    return plan(owner._enforcer._facts(shot.state, {uid: entry.pod for uid, entry in shot.pods.items()}))
+
+
 def differs(node: Node, owner: ContainerManager) -> tuple[CgroupOp, ...]:
     """What a full plan against a full scan would do."""
-    shot = owner.snapshot()
-    facts = owner._enforcer._facts(shot.state, {uid: entry.pod for uid, entry in shot.pods.items()})
-    return diff(plan(facts), node.cgroups.observe())
+    return diff(planned(owner), node.cgroups.observe())
 
 
-def tamper(node: Node, data: st.DataObject) -> None:
-    """Somebody else writes a file, takes a controller away, or removes a cgroup nobody lives in."""
-    kernel = node.cgroups
-    ours = [d for d in kernel.observe().dirs if kind_of(d) is not Kind.FOREIGN]
-    directory = data.draw(st.sampled_from(sorted(ours)))
-    what = data.draw(st.sampled_from([*TEXTS, "remove", "disable", "make"]))
+def tamper(node: Node, owner: ContainerManager, data: st.DataObject) -> None:
+    """Somebody else writes a file of ours, takes a controller away, or removes a cgroup nobody lives in."""
+    kernel, wanted = node.cgroups, planned(owner).dirs
+    directory = data.draw(st.sampled_from(sorted(wanted)))
+    files = sorted(TEXTS.keys() & wanted[directory].settings)
+    what = data.draw(st.sampled_from([*files, "remove", "disable", "make"]))
     with kernel.somebody_else(), suppress(EnforcementError):
         if what == "remove":
             FakeCgroups.remove(kernel, directory)
@@ -103,7 +107,7 @@ def test_after_any_history_the_kernel_is_as_a_full_plan_would_leave_it(data: st.
         step = data.draw(st.sampled_from(["admit", "remove", "tamper", "fault", "hotplug"]), label="step")
         name = data.draw(st.sampled_from(NAMES), label="name")
         if step == "tamper":
-            tamper(node, data)
+            tamper(node, owner, data)
             if data.draw(st.booleans(), label="something follows before it is noticed"):
                 continue
         if step == "fault":
