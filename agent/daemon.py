@@ -32,7 +32,7 @@ from agent.config.address import parse_address
 from agent.containermanager import ContainerManager
 from agent.containermanager.machine import Machine
 from agent.errors import NumaletError
-from agent.metrics import NodeMetrics, ResourceManagerMetrics, exposition
+from agent.metrics import DecisionMetrics, NodeMetrics, exposition
 from agent.podsource import ManifestDir, ManifestFollower
 from agent.sysfs.discovery import discover
 from agent.sysfs.hotplug import HotplugWatch, watch_hotplug
@@ -63,7 +63,7 @@ def run_daemon(config: Config, environ: Mapping[str, str]) -> None:
         machine = look()
         for warning in machine.topology.warnings:
             log.warning("topology: %s", warning)
-        counters = ResourceManagerMetrics()
+        decisions = DecisionMetrics()
         watch = DriftWatch(Path(config.cgroup_root))
         stack.callback(watch.close)
         cgroups = CgroupFs(Path(config.cgroup_root), watch=watch)
@@ -77,9 +77,11 @@ def run_daemon(config: Config, environ: Mapping[str, str]) -> None:
             pids_limit=config.pod_pids_limit,
             boot_id=Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip(),
             now=lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            observers=(counters.decided,),
+            observers=(decisions.decided,),
+            timed=decisions.timed,
         )
-        daemon = stack.enter_context(Daemon(config, owner, counters, Hardware(hotplug, look), environ))
+        metrics = NodeMetrics(decisions, owner.snapshot, cgroups.stat)
+        daemon = stack.enter_context(Daemon(config, owner, metrics, Hardware(hotplug, look), environ))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: daemon.stop())
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -101,7 +103,7 @@ class Daemon:
         self,
         config: Config,
         owner: ContainerManager,
-        counters: ResourceManagerMetrics,
+        metrics: NodeMetrics,
         hardware: Hardware,
         environ: Mapping[str, str],
     ) -> None:
@@ -110,7 +112,7 @@ class Daemon:
         self.hardware = hardware
         self.notifier = Notifier(environ)
         self.ready = Event()
-        self._metrics = NodeMetrics(counters, owner.snapshot)
+        self._metrics = metrics
         self._stack = ExitStack()
         self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)

@@ -1,5 +1,6 @@
 """The owner of `NodeState`: admits and removes pods, keeps disk and kernel in line with it."""
 
+from agent.containermanager.observing import Decided, Stage
 from agent.containermanager.owner import ContainerManager
 from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
 from agent.containermanager.verdict import ALREADY_EXISTS, MACHINE_FAULTS, Verdict, VerdictKind
@@ -9,8 +10,10 @@ __all__ = [
     "MACHINE_FAULTS",
     "AdmittedPod",
     "ContainerManager",
+    "Decided",
     "RejectedPod",
     "Snapshot",
+    "Stage",
     "Verdict",
     "VerdictKind",
 ]

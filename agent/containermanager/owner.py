@@ -26,6 +26,7 @@ from agent.containermanager.events import EventKind, Events
 from agent.containermanager.health import Health
 from agent.containermanager.journal import Journal
 from agent.containermanager.machine import Machine
+from agent.containermanager.observing import Decided, Observer, Stage, Timed, untimed
 from agent.containermanager.roster import Known, Roster
 from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
 from agent.containermanager.takeover import take_over
@@ -51,8 +52,6 @@ from agent.explain.words import plural
 DEFAULT_GRACE_SECONDS = 30.0
 _LOOKED_AT_AGAIN = "the machine is looked at again with the next hotplug event and every reconcile period"
 
-Observer = Callable[[Trace], None]
-
 
 class ContainerManager:
     """Owns all allocations of one machine. Safe to call from several threads."""
@@ -69,6 +68,7 @@ class ContainerManager:
         recovery: StateRecovery = StateRecovery.REBUILD,
         pids_limit: int | None = None,
         observers: Sequence[Observer] = (),
+        timed: Timed = untimed,
     ) -> None:
         self._machine = machine
         self._journal = Journal(store=store, settings=machine.settings, now=now)
@@ -78,6 +78,7 @@ class ContainerManager:
         self._now = now
         self._recovery = recovery
         self._observers = observers
+        self._timed = timed
         self._lock = RLock()
         self._removed = Condition(self._lock)
         self._state = NodeState()
@@ -115,6 +116,7 @@ class ContainerManager:
             for known, kept in taken.kept:
                 pod, record = known.pod, known.record
                 self._roster.admit(self._entry(pod, record.source, record.admitted_at, kept.trace))
+                self._publish(pod, kept.trace)
                 renewed = self._record(pod, record.source, record.admitted_at, record)
                 if renewed != record:
                     self._journal.owe(pod.uid, renewed)
@@ -149,10 +151,10 @@ class ContainerManager:
             lost = self._health.failures.get(DISCOVERY_ERROR)
             if lost is not None:
                 return self._reject(pod, source, (DISCOVERY_ERROR, lost, _LOOKED_AT_AGAIN), ())
-            decision = admit(self._machine.managers, self._state, pod)
+            with self._timed(Stage.DECIDE):
+                decision = admit(self._machine.managers, self._state, pod)
             if isinstance(decision, Admitted):
                 return self._commit(pod, source, decision)
-            self._publish(decision.trace)
             refusal = (decision.reason, decision.message, decision.remedy)
             return self._reject(pod, source, refusal, decision.trace)
 
@@ -176,9 +178,11 @@ class ContainerManager:
         self._state = decision.state
         try:
             entry = self._entry(pod, source, admitted_at, decision.trace)
-            self._journal.save(self._state)
-            self._journal.add(self._record(pod, source, admitted_at))
-            self._enforcer.enforce(self._state, {**self._roster.pods(), pod.uid: pod})
+            with self._timed(Stage.PERSIST):
+                self._journal.save(self._state)
+                self._journal.add(self._record(pod, source, admitted_at))
+            with self._timed(Stage.ENFORCE):
+                self._enforcer.enforce(self._state, {**self._roster.pods(), pod.uid: pod})
         except (StateError, HostError) as error:
             self._undo(pod, before)
             kind = fault_of(error)
@@ -191,7 +195,7 @@ class ContainerManager:
         self._roster.admit(entry)
         for mended in tuple(self._health.failures):
             self._health.mend(mended)
-        self._publish(decision.trace)
+        self._publish(pod, decision.trace)
         self.events.add(EventKind.ADMITTED, f"admitted pod {pod.full_name}: {granted(decision.trace)}", pod)
         return Verdict(pod=pod, kind=VerdictKind.ADMITTED)
 
@@ -208,6 +212,7 @@ class ContainerManager:
 
     def _reject(self, pod: Pod, source: str, refusal: tuple[str, str, str], trace: Trace) -> Verdict:
         reason, message, remedy = refusal
+        self._publish(pod, trace, reason)
         last = self._roster.rejected.get(pod.uid)
         self._roster.reject(
             RejectedPod(
@@ -224,9 +229,10 @@ class ContainerManager:
             self.events.add(EventKind.REJECTED, f"rejected pod {pod.full_name}: {reason}: {message}", pod)
         return Verdict(pod=pod, kind=VerdictKind.REJECTED, reason=reason, message=message, remedy=remedy)
 
-    def _publish(self, trace: Trace) -> None:
+    def _publish(self, pod: Pod, trace: Trace, reason: str = "") -> None:
+        decided = Decided(pod=pod, managers=self._machine.managers, trace=trace, reason=reason)
         for observer in self._observers:
-            observer(trace)
+            observer(decided)
 
     # --- removal ----------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from agent.config import Config
 from agent.config.model import StateRecovery
 from agent.containermanager import ContainerManager
 from agent.containermanager.machine import Machine
-from agent.containermanager.owner import Observer
+from agent.containermanager.observing import Observer, Timed, untimed
 from agent.domain.idset import CpuSet, NodeMask
 from agent.domain.pod import Pod
 from agent.domain.settings import Gates, TopologyScope
@@ -122,6 +122,7 @@ class Node:
         recovery: StateRecovery = StateRecovery.REBUILD,
         store: Store | None = None,
         cgroup_root: str = "/sys/fs/cgroup/test",
+        timed: Timed = untimed,
     ) -> ContainerManager:
         return ContainerManager(
             machine=self.machine,
@@ -132,6 +133,7 @@ class Node:
             now=self.now,
             recovery=recovery,
             observers=observers,
+            timed=timed,
         )
 
     def owner(

@@ -7,17 +7,18 @@ import logging
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from agent.cgroup.backend import DIRECTORY
 from agent.cgroup.layout import CgroupDir
-from agent.containermanager import ContainerManager, VerdictKind
+from agent.containermanager import ContainerManager, Decided, Stage, VerdictKind
 from agent.domain.outcome import Isolation
 from agent.domain.pod import PodUid
-from agent.domain.trace import Trace
 from agent.errors import HostError
 from tests.containermanager.faults import thread_safe_cgroups
 from tests.containermanager.node import (
@@ -233,8 +234,8 @@ def test_many_threads_admit_and_remove_and_all_agrees_in_the_end() -> None:
     assert unsound(node, owner) == []
 
 
-def test_metrics_hear_of_an_admission_once_it_holds_and_of_a_refusal() -> None:
-    heard: list[Trace] = []
+def test_observers_hear_each_verdict_once_and_why() -> None:
+    heard: list[Decided] = []
     node = Node()
     owner = node.owner(heard.append)
     owner.admit(pod("a"), "api")
@@ -245,7 +246,34 @@ def test_metrics_hear_of_an_admission_once_it_holds_and_of_a_refusal() -> None:
     assert len(heard) == 2
     node.cgroups.fail(CgroupDir("poduid-c"), DIRECTORY, errno.EIO)
     assert owner.admit(pod("c", cpu="1"), "api").reason == "EnforcementError"
-    assert len(heard) == 2
+    assert [(one.pod.name, one.reason, one.is_undone) for one in heard] == [
+        ("a", "", False),
+        ("b", "TopologyAffinityError", False),
+        ("c", "EnforcementError", True),
+    ]
+
+
+def test_observers_hear_of_the_pods_that_a_restart_admits_again() -> None:
+    heard: list[Decided] = []
+    node = Node()
+    node.owner().admit(pod("a"), "api")
+    node.owner(heard.append)
+    assert [(one.pod.name, one.reason) for one in heard] == [("a", "")]
+
+
+def test_the_stages_of_an_admission_are_timed_in_their_order() -> None:
+    entered: list[Stage] = []
+
+    @contextmanager
+    def timed(stage: Stage) -> Iterator[None]:
+        entered.append(stage)
+        yield
+
+    owner = Node().stopped_owner(timed=timed)
+    owner.start()
+    owner.admit(pod("a"), "api")
+    owner.admit(pod("b", cpu="64"), "api")
+    assert entered == [Stage.DECIDE, Stage.PERSIST, Stage.ENFORCE, Stage.DECIDE]
 
 
 def test_drift_is_repaired_and_counted() -> None:

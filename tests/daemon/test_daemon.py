@@ -22,7 +22,7 @@ from agent.containermanager.machine import Machine
 from agent.daemon import Daemon, Hardware
 from agent.domain.topology import Topology
 from agent.errors import HostError
-from agent.metrics import ResourceManagerMetrics
+from agent.metrics import DecisionMetrics, NodeMetrics
 from agent.sysfs.hotplug import Changed
 from tests.containermanager.faults import Mode, faulty_node
 from tests.containermanager.node import Node, admitted_names, manifest, topology
@@ -76,9 +76,10 @@ class Running:
         (root / "manifests").mkdir()
 
     def daemon(self) -> Daemon:
-        counters = ResourceManagerMetrics()
-        owner = self.node.stopped_owner(counters.decided)
-        return Daemon(self.config, owner, counters, Hardware(self.hotplug, self.hotplug.look), self.environ)
+        decisions = DecisionMetrics()
+        owner = self.node.stopped_owner(decisions.decided)
+        metrics = NodeMetrics(decisions, owner.snapshot, self.node.cgroups.stat)
+        return Daemon(self.config, owner, metrics, Hardware(self.hotplug, self.hotplug.look), self.environ)
 
     def start(self) -> None:
         self.current = self.daemon()
@@ -200,7 +201,7 @@ def test_a_machine_that_cannot_be_read_is_withdrawn_until_a_reconcile_can(runnin
     running.hotplug.happen(HostError("sysfs is gone"))
     eventually(lambda: running.page("/readyz")[0] == 503)
     assert "sysfs is gone" in running.page("/readyz")[1]
-    assert "numalet_cpus{" not in running.page("/metrics")[1]
+    assert "numalet_cpus_shared{" not in running.page("/metrics")[1]
     with pytest.raises(ControlError, match="sysfs is gone"):
         running.client().call("GET", "/v1/cpus")
     running.write("a.yaml", json.dumps(manifest("a")))
@@ -225,12 +226,13 @@ def test_without_a_metrics_address_no_page_is_served(running: Running) -> None:
 def test_a_second_daemon_on_the_socket_touches_nothing(running: Running) -> None:
     running.start()
     other = Node()
+    owner = other.stopped_owner()
     with (
         pytest.raises(HostError, match="another daemon answers on"),
         Daemon(
             running.config,
-            other.stopped_owner(),
-            ResourceManagerMetrics(),
+            owner,
+            NodeMetrics(DecisionMetrics(), owner.snapshot, other.cgroups.stat),
             Hardware(running.hotplug, running.hotplug.look),
             {},
         ) as second,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.metrics import NodeMetrics, ResourceManagerMetrics, exposition
+from agent.metrics import DecisionMetrics, NodeMetrics, exposition
 from tests.containermanager.node import Node
 
 VERSIONS = {"list": ("v1", "v1alpha1"), "get_allocatable": ("v1",), "get": ("v1",)}
@@ -21,7 +21,8 @@ SERIES = {
 
 @pytest.fixture
 def metrics() -> NodeMetrics:
-    return NodeMetrics(ResourceManagerMetrics(), Node().owner().snapshot)
+    node = Node()
+    return NodeMetrics(DecisionMetrics(), node.owner().snapshot, node.cgroups.stat)
 
 
 def samples(metrics: NodeMetrics, accept: str = "text/plain") -> set[str]:
