@@ -32,7 +32,7 @@ from agent.config.address import parse_address
 from agent.containermanager import ContainerManager
 from agent.containermanager.machine import Machine
 from agent.errors import NumaletError
-from agent.metrics import DecisionMetrics, NodeMetrics, exposition
+from agent.metrics import DecisionMetrics, NodeMetrics
 from agent.podsource import ManifestDir, ManifestFollower
 from agent.sysfs.discovery import discover
 from agent.sysfs.hotplug import HotplugWatch, watch_hotplug
@@ -235,7 +235,7 @@ class Daemon:
         self.owner.reconcile()
 
     def _metrics_page(self, accept: str) -> Page:
-        body, kind = exposition(self._metrics, accept)
+        body, kind = self._metrics.page(accept)
         return 200, body, kind
 
     def _ready_page(self, _accept: str) -> Page:

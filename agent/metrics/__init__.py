@@ -7,6 +7,6 @@ numalet's own. docs/monitoring/README.md lists all of them.
 """
 
 from agent.metrics.decisions import DecisionMetrics
-from agent.metrics.page import NodeMetrics, exposition
+from agent.metrics.page import NodeMetrics
 
-__all__ = ["DecisionMetrics", "NodeMetrics", "exposition"]
+__all__ = ["DecisionMetrics", "NodeMetrics"]

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from threading import Lock
 
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import InfoMetricFamily, Metric
-from prometheus_client.registry import Collector, CollectorRegistry
 
 from agent import __version__
 from agent.containermanager import Snapshot
 from agent.metrics.decisions import DecisionMetrics
 from agent.metrics.node import node_families
 from agent.metrics.podresources import PodResourcesMetrics
+from agent.metrics.rendering import Renderer
 from agent.metrics.throttling import Stat, Throttling
 
 
-class NodeMetrics(Collector):
+class NodeMetrics:
     """All families, computed from one snapshot at each scrape."""
 
     def __init__(self, decisions: DecisionMetrics, snapshot: Callable[[], Snapshot], stat: Stat) -> None:
@@ -24,8 +25,10 @@ class NodeMetrics(Collector):
         self._decisions = decisions
         self._snapshot = snapshot
         self._throttling = Throttling(stat)
+        self._renderer = Renderer("")
+        self._lock = Lock()
 
-    def collect(self) -> Iterable[Metric]:
+    def families(self) -> Iterator[Metric]:
         """Yield all families, each also where it has no series yet."""
         snapshot = self._snapshot()
         info = InfoMetricFamily("numalet_build", "The running version.")
@@ -36,10 +39,9 @@ class NodeMetrics(Collector):
         yield from node_families(snapshot)
         yield from self._throttling.families(snapshot)
 
-
-def exposition(collector: NodeMetrics, accept: str) -> tuple[bytes, str]:
-    """Render all metrics in the format the client asks for: the page and its content type."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)
-    encoder, content_type = choose_encoder(accept)
-    return encoder(registry), content_type
+    def page(self, accept: str) -> tuple[bytes, str]:
+        """All metrics in the format that an Accept header asks for, and its content type."""
+        with self._lock:
+            if choose_encoder(accept)[1] != self._renderer.content_type:
+                self._renderer = Renderer(accept)
+            return self._renderer.page(self.families()), self._renderer.content_type

@@ -9,7 +9,7 @@ from typing import Any
 from agent.config import Config
 from agent.containermanager import ContainerManager
 from agent.domain.topology import Topology
-from agent.metrics import DecisionMetrics, NodeMetrics, exposition
+from agent.metrics import DecisionMetrics, NodeMetrics
 from tests.containermanager.node import Node, parsed
 
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? ([\d.eE+-]+|NaN)$", re.MULTILINE)
@@ -36,7 +36,7 @@ class Scraped:
             self.owner.admit(parsed(document), "api")
 
     def page(self, accept: str = "text/plain") -> str:
-        return exposition(self.metrics, accept)[0].decode()
+        return self.metrics.page(accept)[0].decode()
 
     def series(self, name: str) -> Mapping[str, float]:
         """The values of one metric by label values, as ``"0 memory"``, in the order of the label names."""

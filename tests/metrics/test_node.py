@@ -6,17 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-import pytest
-
 from agent.cgroup.backend import EnforcementError
 from agent.cgroup.layout import CgroupDir
 from agent.config import Config
 from agent.domain.settings import CpuPolicy, MemoryPolicy, TopologyPolicy
 from agent.errors import HostError
-from agent.metrics import DecisionMetrics, NodeMetrics, exposition
+from agent.metrics import DecisionMetrics, NodeMetrics
 from agent.metrics.throttling import READ_AT_MOST
 from tests.containermanager.node import GIB, best_effort, budgeted, manifest, topology
-from tests.metrics.scraped import SAMPLE, Scraped
+from tests.metrics.scraped import Scraped
 
 
 def test_cpus_are_shown_per_numa_node() -> None:
@@ -102,7 +100,7 @@ def test_repairs_of_drift_are_counted_by_file() -> None:
     assert scraped.series("cgroup_drift_repairs_total")["cpuset.cpus"] == 0
     snapshot = replace(scraped.owner.snapshot(), drift_repairs={"cpu.max": 2})
     metrics = NodeMetrics(DecisionMetrics(), lambda: snapshot, scraped.node.cgroups.stat)
-    page = exposition(metrics, "text/plain")[0].decode()
+    page = metrics.page("text/plain")[0].decode()
     assert 'cgroup_drift_repairs_total{file="cpu.max"} 2.0' in page
 
 
@@ -180,11 +178,3 @@ def test_a_pod_that_is_gone_has_no_series() -> None:
     [uid] = scraped.owner.snapshot().pods
     scraped.owner.remove(uid, 0)
     assert throttled(scraped, kernel) == {}
-
-
-@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
-def test_no_series_is_shown_twice(accept: str) -> None:
-    scraped = Scraped()
-    scraped.admit(manifest("a"), budgeted("b"))
-    series = [(name, labels) for name, labels, _ in SAMPLE.findall(scraped.page(accept))]
-    assert len(series) == len(set(series)) > 100

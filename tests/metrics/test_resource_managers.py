@@ -12,7 +12,6 @@ from agent.containermanager import Decided
 from agent.domain.pod import PodUid
 from agent.domain.settings import TopologyPolicy, TopologyScope
 from agent.domain.trace import WHOLE_POD, Refused
-from agent.metrics import exposition
 from tests.containermanager.node import best_effort, budgeted, limits, manifest, pod, topology
 from tests.metrics.scraped import Scraped
 
@@ -62,9 +61,9 @@ def test_the_assignments_keep_their_exact_name_in_every_format(accept: str) -> N
 
 def test_the_format_is_the_one_asked_for() -> None:
     scraped = Scraped()
-    assert exposition(scraped.metrics, OPENMETRICS)[1].startswith("application/openmetrics-text")
+    assert scraped.metrics.page(OPENMETRICS)[1].startswith("application/openmetrics-text")
     assert scraped.page(OPENMETRICS).endswith("# EOF\n")
-    assert exposition(scraped.metrics, "*/*")[1].startswith("text/plain")
+    assert scraped.metrics.page("*/*")[1].startswith("text/plain")
 
 
 def test_a_guaranteed_pod_counts_once_per_resource_from_the_node() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.metrics import DecisionMetrics, NodeMetrics, exposition
+from agent.metrics import DecisionMetrics, NodeMetrics
 from tests.containermanager.node import Node
 
 VERSIONS = {"list": ("v1", "v1alpha1"), "get_allocatable": ("v1",), "get": ("v1",)}
@@ -26,7 +26,7 @@ def metrics() -> NodeMetrics:
 
 
 def samples(metrics: NodeMetrics, accept: str = "text/plain") -> set[str]:
-    lines = exposition(metrics, accept)[0].decode().splitlines()
+    lines = metrics.page(accept)[0].decode().splitlines()
     return {line for line in lines if line.startswith("pod_resources_endpoint_")}
 
 
@@ -48,7 +48,7 @@ def test_what_is_counted_is_shown_under_its_own_name(metrics: NodeMetrics, accep
 
 
 def test_the_texts_are_the_kubelets(metrics: NodeMetrics) -> None:
-    page = exposition(metrics, "text/plain")[0].decode()
+    page = metrics.page("text/plain")[0].decode()
     broken_down = "Broken down by server api version."
     for name, text in (
         ("requests_total", "Cumulative number of requests to the PodResource endpoint."),
