@@ -1,0 +1,174 @@
+"""A real Prometheus scrapes a running daemon and answers for every metric; promtool judges what is shipped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.vm.node import PATIENCE, Node, best_effort, exclusive, free_port, mixed, running, wait_until
+
+pytestmark = pytest.mark.vm
+
+MONITORING = Path(__file__).parents[2] / "docs" / "monitoring"
+KUBELETS_NAMES = {
+    'cpu_manager_exclusive_cpu_allocation_count non-histogram and non-summary metrics should not have "_count" suffix',
+    "topology_manager_admission_duration_ms metric names should not contain abbreviated units",
+}
+"""What promtool says of names that we are not free to choose."""
+
+Result = list[dict[str, Any]]
+
+
+def promtool(*words: str, stdin: str = "") -> tuple[int, str]:
+    """Exit status, and everything that was said."""
+    done = subprocess.run(
+        ["promtool", *words],
+        cwd=MONITORING,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "rules", "alerts.yml"),
+        ("test", "rules", "alerts_test.yml"),
+        ("check", "config", "prometheus.yml"),
+    ],
+    ids=" ".join,
+)
+def test_promtool_accepts_what_is_shipped(words: tuple[str, ...]) -> None:
+    status, said = promtool(*words)
+    assert status == 0, said
+    assert "SUCCESS" in said
+
+
+class Prometheus:
+    """A server that scrapes one node every second, with the shipped rules."""
+
+    def __init__(self, work: Path, node: Node) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        self.config = work / "prometheus.yml"
+        second = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+        job = {
+            "job_name": "numalet",
+            "static_configs": [{"targets": [node.config["metricsBindAddress"]]}],
+        }
+        rules = [str(MONITORING / "alerts.yml")]
+        self.config.write_text(json.dumps({"global": second, "rule_files": rules, "scrape_configs": [job]}))
+        self.command = (
+            "prometheus",
+            f"--config.file={self.config}",
+            f"--storage.tsdb.path={work / 'tsdb'}",
+            f"--web.listen-address={self.address}",
+            "--log.level=warn",
+        )
+
+    def api(self, path: str, **parameters: str) -> Any:
+        asked = f"{path}?{urllib.parse.urlencode(parameters)}"
+        with urllib.request.urlopen(f"http://{self.address}/api/v1/{asked}", timeout=PATIENCE) as answer:
+            return json.load(answer)["data"]
+
+    def query(self, expression: str) -> Result:
+        found: Result = self.api("query", query=expression)["result"]
+        return found
+
+    def wait_for(self, expression: str) -> None:
+        wait_until(lambda: bool(self.query(expression)), f"Prometheus has {expression}", every=0.5)
+
+    def is_up(self) -> bool:
+        try:
+            return bool(self.query('up{job="numalet"} == 1'))
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+
+@contextmanager
+def prometheus(work: Path, node: Node) -> Iterator[Prometheus]:
+    """Prometheus, once it has scraped the node."""
+    server = Prometheus(work, node)
+    process = subprocess.Popen(server.command, cwd=work)
+    try:
+        wait_until(server.is_up, "Prometheus has scraped the daemon", 3 * PATIENCE, every=0.5)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+def names_on(page: str) -> set[str]:
+    """The metrics that have a series."""
+    lines = (line for line in page.splitlines() if line and not line.startswith("#"))
+    return {line.partition("{")[0].partition(" ")[0] for line in lines}
+
+
+def types_on(page: str) -> set[str]:
+    """The families, with a series or without."""
+    return {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE ")}
+
+
+def value(result: Result) -> float:
+    [series] = result
+    return float(series["value"][1])
+
+
+def check_promql(server: Prometheus, page: str) -> None:
+    for name in sorted(names_on(page)):
+        server.wait_for(name)
+    assert value(server.query('sum(numalet_pods{state="admitted"})')) == 3
+    assert value(server.query('sum(numalet_pods{state="admitted", scope="pod"})')) == 1
+    assert value(server.query("sum(numalet_cpus_allocated)")) == 6
+    assert value(server.query("cpu_manager_exclusive_cpu_allocation_count")) == 6
+    assert value(server.query("sum(numalet_exclusive_throttled_periods_total)")) == 0
+    assert len(server.query("numalet_exclusive_throttled_periods_total")) == 2
+    # The restart admitted the three pods again, and the CPUs of two containers were held already.
+    assert value(server.query("topology_manager_admission_requests_total")) == 3
+    assert value(server.query("sum(resource_manager_allocations_total)")) == 0
+    assert server.query("numalet_cpus_allocatable - numalet_cpus_allocated != numalet_cpus_free") == []
+    [group] = server.api("rules")["groups"]
+    assert {rule["health"] for rule in group["rules"]} <= {
+        "ok",
+        "unknown",
+    }  # unknown: its turn is yet to come
+    assert server.query("ALERTS") == []
+
+
+def test_prometheus_stores_every_metric_and_the_rules_speak_when_something_is_wrong(tmp_path: Path) -> None:
+    # single-numa-node: the one policy that counts alignment
+    with running(tmp_path, topologyManagerPolicy="single-numa-node") as node:
+        for pod in (exclusive("a"), mixed("b"), best_effort("c")):
+            node.admit(pod)
+        node.end(signal.SIGTERM)
+        node.start()  # what was stored is what memory may have drifted from
+        page = node.page("/metrics")[1]
+        with_series = {
+            family for family in types_on(page) if any(n.startswith(family) for n in names_on(page))
+        }
+        assert types_on(page) == with_series
+        said = promtool("check", "metrics", stdin=page)[1]
+        assert {line for line in said.splitlines() if line} == KUBELETS_NAMES
+        with prometheus(tmp_path, node) as server:
+            check_promql(server, page)
+            for number in range(4):
+                assert node.apply(exclusive(f"big-{number}", "64"))[0]["verdict"] == "rejected"
+                server.wait_for(
+                    f'admission_rejections_total{{reason="TopologyAffinityError"}} == {number + 1}'
+                )
+            server.wait_for('ALERTS{alertname="NumaletRefusesPods", alertstate="firing"}')
+            node.end(signal.SIGTERM)
+            server.wait_for('ALERTS{alertname="NumaletDown", alertstate="pending"}')
