@@ -303,7 +303,7 @@ class CgroupFs:
         return stat
 
     def _shown(self, directory: CgroupDir) -> str:
-        return str(self.root / directory)
+        return f"{self.root}/{directory}" if directory else str(self.root)
 
     def _split(self, directory: CgroupDir) -> tuple[CgroupDir, str]:
         names = directory.split("/")
