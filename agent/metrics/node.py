@@ -9,6 +9,7 @@ from typing import Final
 
 from prometheus_client.metrics_core import Metric
 
+from agent.cgroup.mirror import REMOVED
 from agent.cgroup.tree import CPU_MAX, CPU_WEIGHT, CPUS, MEMORY_MAX, MEMS
 from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, PODS
 from agent.containermanager import Snapshot
@@ -49,10 +50,12 @@ def node_families(snapshot: Snapshot) -> Iterator[Metric]:
         ("file",),
         {(file,): snapshot.recovered.get(file, 0) for file in (CPU_FILE, MEMORY_FILE, PODS)},
     )
-    files = dict.fromkeys((CPUS, MEMS, CPU_MAX, CPU_WEIGHT, MEMORY_MAX), 0) | dict(snapshot.drift_repairs)
+    files = dict.fromkeys((CPUS, MEMS, CPU_MAX, CPU_WEIGHT, MEMORY_MAX, REMOVED), 0) | dict(
+        snapshot.drift_repairs
+    )
     yield counter(
         "cgroup_drift_repairs_total",
-        "Cgroup files that somebody else had changed and numalet put right.",
+        "Cgroup files that somebody else had changed and numalet put right; file cgroup: a cgroup was removed.",
         ("file",),
         {(file,): count for file, count in sorted(files.items())},
     )

@@ -97,7 +97,8 @@ def test_a_node_that_cannot_enforce_is_not_ready_and_shows_no_machine_it_cannot_
 
 def test_repairs_of_drift_are_counted_by_file() -> None:
     scraped = Scraped()
-    assert scraped.series("cgroup_drift_repairs_total")["cpuset.cpus"] == 0
+    repairs = scraped.series("cgroup_drift_repairs_total")
+    assert repairs["cpuset.cpus"] == repairs["cgroup"] == 0
     snapshot = replace(scraped.owner.snapshot(), drift_repairs={"cpu.max": 2})
     metrics = NodeMetrics(DecisionMetrics(), lambda: snapshot, scraped.node.cgroups.stat)
     page = metrics.page("text/plain")[0].decode()
