@@ -25,6 +25,8 @@ COMMANDS: Final = {
     "plan": ("agent.cli.rehearse", "Rehearse a directory of pods and show who fits."),
     "replay": ("agent.cli.replay", "Replay recorded decisions and compare the answers."),
     "state": ("agent.cli.state", "Show, verify, convert and hand over stored state."),
+    "config": ("agent.cli.config", "Check and show the configuration; take over a kubelet's."),
+    "reload": ("agent.cli.config", "Let the daemon read its configuration again."),
     "completion": ("agent.cli.completion", "Print a shell completion script."),
 }
 

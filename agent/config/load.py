@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from agent.config.fields import near, problems_of
@@ -11,12 +11,16 @@ from agent.config.table import API_VERSION, FIELDS, KIND
 from agent.errors import ConfigError
 from agent.manifest import ManifestError, decode
 from agent.manifest.problem import child, shown
+from agent.manifest.yamlnodes import key_lines
+
+Problem = tuple[str, str]
+"""A place such as ``$.reservedMemory[0].limits.memory``, and what is wrong there."""
 
 _HEADER: Final = {"apiVersion": API_VERSION, "kind": KIND}
 
 
 def load_config(raw: bytes, source: str) -> Config:
-    """Read a configuration file's bytes; raises ConfigError listing every problem with its place."""
+    """Read a configuration file's bytes; raises ConfigError listing every problem with line and place."""
     try:
         documents = decode(raw, source)
     except ManifestError as error:
@@ -25,28 +29,42 @@ def load_config(raw: bytes, source: str) -> Config:
         raise ConfigError(f"{source}: holds {len(documents)} documents, expected one")
     values, problems = _read(documents[0] if documents else {})
     if problems:
-        raise ConfigError("\n".join(f"{source}: {problem}" for problem in problems))
+        raise ConfigError(located(raw, source, problems))
     return Config(**values)
 
 
-def _read(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def located(raw: bytes, source: str, problems: Iterable[Problem]) -> str:
+    """A line for each problem: ``config.yaml:3: $.stateDir: …``, without number where the key is not there."""
+    lines = key_lines(raw)
+
+    def where(place: str) -> str:
+        return f"{source}:{lines[place]}: {place}" if place in lines else f"{source}: {place}"
+
+    return "\n".join(f"{where(place)}: {text}" for place, text in problems)
+
+
+def _read(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """The values by Config's names, and every problem; a null is an absent field, as in Kubernetes."""
     values: dict[str, Any] = {}
-    problems: list[str] = []
+    problems: list[Problem] = []
     for key, value in document.items():
         if key in _HEADER:
             problems += _header(key, value)
         elif key not in FIELDS:
-            problems.append(f"{child('$', key)}: unknown field{near(key, (*FIELDS, *_HEADER))}")
+            problems.append((child("$", key), f"unknown field{near(key, (*FIELDS, *_HEADER))}"))
         elif value is not None:
             field = FIELDS[key]
             try:
                 values[field.name] = field.kind.read(value)
             except ValueError as error:
-                problems += [f"$.{key}{place}: {text}" for place, text in problems_of(error)]
+                problems += [(f"$.{key}{place}", text) for place, text in problems_of(error)]
     return values, problems
 
 
-def _header(key: str, value: Any) -> list[str]:
+def _header(key: str, value: Any) -> list[Problem]:
     expected = _HEADER[key]
-    return [] if value == expected else [f'$.{key}: {shown(value)} is not supported (expected "{expected}")']
+    return (
+        []
+        if value == expected
+        else [(f"$.{key}", f'{shown(value)} is not supported (expected "{expected}")')]
+    )

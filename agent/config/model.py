@@ -1,6 +1,6 @@
 """The typed configuration and what it means on a given machine.
 
-Defaults work on any machine: static policies, `restricted` over whole pods, one CPU and the
+Defaults work on any machine: static policies, `restricted` over whole pods, one core and the
 eviction threshold reserved where the operator reserves nothing.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import Final
 
 from agent.domain.idset import NO_CPUS, CpuSet
@@ -112,7 +113,7 @@ class Config:
         if reserved_cpus is not None:
             reserved[CPU] = Quantity.whole(len(reserved_cpus))
         elif reserved[CPU] == ZERO:
-            reserved[CPU] = Quantity.whole(1)
+            reserved[CPU] = Quantity.whole(_one_core(topology))
         reserved[MEMORY] = _sum(reserved[MEMORY], self._eviction_bytes(topology))
         return Settings(
             cpu_policy=self.cpu_policy,
@@ -140,6 +141,13 @@ class Config:
         eviction = self._eviction_bytes(topology)
         total = _sum(_sum(kube, system), eviction)
         return f"kubeReserved {kube} + systemReserved {system} + evictionHard {eviction} = {total}"
+
+
+def _one_core(topology: Topology) -> int:
+    """The CPUs of the first core: no pod gets a thread beside the system's. Of a single core, one CPU."""
+    first = CpuSet.of(islice(topology.online, 1))
+    threads = len(topology.siblings(first))
+    return threads if threads < len(topology.online) else 1
 
 
 def _sum(one: Quantity | None, other: Quantity | None) -> Quantity:

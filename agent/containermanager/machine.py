@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Self
 
 from agent.admission import Managers, new_managers
+from agent.config.check import memory_hint
 from agent.domain.idset import CpuSet
 from agent.domain.settings import Settings
 from agent.domain.topology import Topology
@@ -27,9 +28,7 @@ class Machine:
         try:
             managers = new_managers(settings, topology)
         except ConfigError as error:
-            if error.manager == "memory" and 'of type "memory" is not equal to' in error.message:
-                # The manager knows what reservedMemory adds up to, the configuration what it should.
-                error.hint = f"{error.hint.partition(';')[0]}; {arithmetic}"
+            error.hint = memory_hint(error, arithmetic)
             raise
         return cls(topology=topology, settings=settings, managers=managers)
 

@@ -29,8 +29,28 @@ def problems_of(text: str | bytes) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         load_config(text if isinstance(text, bytes) else text.encode(), SOURCE)
     lines = caught.value.message.split("\n")
-    assert all(line.startswith(f"{SOURCE}: ") for line in lines)
-    return [line.removeprefix(f"{SOURCE}: ") for line in lines]
+    assert all(re.match(rf"{SOURCE}(:\d+)?: ", line) for line in lines)
+    return [line.partition(": ")[2] for line in lines]
+
+
+def test_a_problem_is_told_with_the_line_of_its_key() -> None:
+    text = """# comment
+
+stateDir: state
+reservedMemory:
+- numaNode: 0
+  limits:
+    memory: 1Gi
+    cpu: x
+kubeReserved: {"a/b": 1}
+"""
+    with pytest.raises(ConfigError) as caught:
+        load(text)
+    assert [line.partition(": ")[0] for line in caught.value.message.split("\n")] == [
+        f"{SOURCE}:3",
+        f"{SOURCE}:8",
+        f"{SOURCE}:9",
+    ]
 
 
 EVERYTHING = """

@@ -11,7 +11,7 @@ from agent.config.address import Address, parse_address
 from agent.containermanager.machine import Machine
 from agent.domain.idset import CpuSet
 from agent.domain.pod import CPU, MEMORY, ResourceName
-from agent.domain.topology import Topology
+from agent.domain.topology import CoreId, CpuId, Topology
 from agent.errors import ConfigError
 from tests.containermanager.node import GIB, topology
 
@@ -20,6 +20,15 @@ MIB = 1 << 20
 
 def config(text: str) -> Config:
     return load_config(text.encode(), "config.yaml")
+
+
+def smt(cpus: int, threads: int) -> Topology:
+    """One NUMA node whose neighbouring CPUs share a core."""
+    plain = topology()
+    return Topology(
+        cpus=tuple(replace(plain.cpus[0], id=CpuId(cpu), core=CoreId(cpu // threads)) for cpu in range(cpus)),
+        nodes=(replace(plain.nodes[0], cpus=CpuSet.of(range(cpus)), distances=(10,)),),
+    )
 
 
 def reserved_memory(config: Config, machine: Topology) -> dict[int, dict[str, int]]:
@@ -38,6 +47,21 @@ def test_by_default_one_cpu_and_the_eviction_threshold_are_reserved_and_it_adds_
     assert reserved_memory(Config(), machine) == {0: {"memory": 100 * MIB}}
     made = Machine.of(machine, settings, "")
     assert made.managers.cpu.reserved == CpuSet.of([0])
+
+
+@pytest.mark.parametrize(
+    ("threads", "cpus", "reserved"),
+    [
+        pytest.param(1, 8, CpuSet.of([0]), id="cores of one thread"),
+        pytest.param(2, 8, CpuSet.of([0, 1]), id="the sibling, too"),
+        pytest.param(2, 2, CpuSet.of([0]), id="one core only: the other thread is left for pods"),
+        pytest.param(1, 1, CpuSet.of([0]), id="one CPU only"),
+    ],
+)
+def test_where_nothing_is_reserved_one_whole_core_is(threads: int, cpus: int, reserved: CpuSet) -> None:
+    machine = smt(cpus, threads)
+    made = Machine.of(machine, Config().settings(machine), "")
+    assert made.managers.cpu.reserved == reserved
 
 
 def test_reserved_system_cpus_replace_the_reserved_amount() -> None:
