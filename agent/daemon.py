@@ -20,20 +20,25 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Self
 
+from agent.api.configuration import configuration_routes
 from agent.api.http import Page, PageServer
 from agent.api.routes import control_routes
 from agent.api.server import ControlServer
+from agent.api.unixsocket import group_id
 from agent.cgroup.cgroupfs import CgroupFs
 from agent.cgroup.preflight import require
 from agent.cgroup.watch import DriftWatch
 from agent.checkpoint.store import StateDir
 from agent.config import Config
 from agent.config.address import parse_address
+from agent.config.source import ConfigSource
 from agent.containermanager import ContainerManager
 from agent.containermanager.machine import Machine
-from agent.errors import NumaletError
+from agent.errors import HostError, NumaletError
+from agent.log import set_up_logging
 from agent.metrics import DecisionMetrics, NodeMetrics
 from agent.podsource import ManifestDir, ManifestFollower
+from agent.reload import Apply, Configuration
 from agent.sysfs.discovery import discover
 from agent.sysfs.hotplug import HotplugWatch, watch_hotplug
 from agent.sysfs.reader import HostSysfs
@@ -50,17 +55,15 @@ _FIRST_SYNC_SECONDS: Final = 10.0
 """Ready means that the manifests were followed once, unless that takes longer than this."""
 
 
-def run_daemon(config: Config, environ: Mapping[str, str]) -> None:
-    """Run until SIGTERM or SIGINT; raises NumaletError where the daemon cannot start."""
+def run_daemon(source: ConfigSource, environ: Mapping[str, str]) -> None:
+    """Run until SIGTERM or SIGINT, reload on SIGHUP; raises NumaletError where the daemon cannot start."""
+    config = source.load()
+    set_up_logging(config.log_level.value, config.log_format.value, environ)
     with ExitStack() as stack:
         hotplug = watch_hotplug()  # before the first look: no change is missed between the two
         stack.callback(hotplug.close)
 
-        def look() -> Machine:
-            topology = discover(HostSysfs(Path("/")))
-            return Machine.of(topology, config.settings(topology), config.reservation_arithmetic(topology))
-
-        machine = look()
+        machine = _look(config)
         for warning in machine.topology.warnings:
             log.warning("topology: %s", warning)
         decisions = DecisionMetrics()
@@ -81,11 +84,22 @@ def run_daemon(config: Config, environ: Mapping[str, str]) -> None:
             timed=decisions.timed,
         )
         metrics = NodeMetrics(decisions, owner.snapshot, cgroups.stat)
-        daemon = stack.enter_context(Daemon(config, owner, metrics, Hardware(hotplug, look), environ))
+        notifier = Notifier(environ)
+        configuration = Configuration(source, config, owner, _look, notifier)
+        hardware = Hardware(hotplug, lambda: _look(configuration.current))
+        daemon = stack.enter_context(Daemon(configuration, owner, metrics, hardware, notifier))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: daemon.stop())
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, lambda *_: daemon.ask_reload())
+        daemon.live["logLevel"] = daemon.live["logFormat"] = lambda wanted: set_up_logging(
+            wanted.log_level.value, wanted.log_format.value, environ
+        )
         daemon.run()
+
+
+def _look(config: Config) -> Machine:
+    topology = discover(HostSysfs(Path("/")))
+    return Machine.of(topology, config.settings(topology), config.reservation_arithmetic(topology))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +115,16 @@ class Daemon:
 
     def __init__(
         self,
-        config: Config,
+        configuration: Configuration,
         owner: ContainerManager,
         metrics: NodeMetrics,
         hardware: Hardware,
-        environ: Mapping[str, str],
+        notifier: Notifier,
     ) -> None:
-        self.config = config
+        self.configuration = configuration
         self.owner = owner
         self.hardware = hardware
-        self.notifier = Notifier(environ)
+        self.notifier = notifier
         self.ready = Event()
         self._metrics = metrics
         self._stack = ExitStack()
@@ -118,6 +132,20 @@ class Daemon:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = Event()
         self._synced = Event()
+        self._reload_asked = Event()
+        self._pages: PageServer | None = None
+        self._reconciling = _Chore(self.config.reconcile_period, self._reconcile)
+        self.live: dict[str, Apply] = {
+            "podPidsLimit": lambda wanted: owner.limit_pids(wanted.pod_pids_limit),
+            "cpuManagerReconcilePeriod": self._reconcile_every,
+            "metricsBindAddress": lambda wanted: self._serve_pages(wanted.metrics_address),
+        }
+        """How each key that a reload changes at once is brought into force."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self.configuration.current
 
     def __enter__(self) -> Self:
         self._stack.callback(os.close, self._wake)
@@ -134,6 +162,11 @@ class Daemon:
             self._stopping.set()
             os.eventfd_write(self._wake, 1)
 
+    def ask_reload(self) -> None:
+        """Read the configuration again soon; from any thread, and from a signal handler."""
+        self._reload_asked.set()
+        os.eventfd_write(self._wake, 1)
+
     def run(self) -> None:
         """Take over, serve, and say so; returns after `stop`. Raises NumaletError."""
         self._start()
@@ -143,37 +176,56 @@ class Daemon:
 
     def _start(self) -> None:
         # The sockets first: a second daemon finds them taken before it touches any cgroup.
-        control = ControlServer(Path(self.config.control_socket), control_routes(self.owner))
+        routes = {**control_routes(self.owner), **configuration_routes(self.configuration)}
+        group = group_id(self.config.control_group)
+        control = ControlServer(Path(self.config.control_socket), routes, group)
         self._stack.callback(control.stop)
-        servers: tuple[PageServer | PodResourcesServer, ...] = (
-            *self._page_server(),
-            *self._pod_resources_server(),
-        )
+        self.live["controlSocketGroup"] = lambda wanted: control.admit_group(group_id(wanted.control_group))
+        self._pages = self._page_server(self.config.metrics_address)
+        self._stack.callback(self._stop_pages)
+        listers = self._pod_resources_server()
         self.owner.start()
         control.start()
-        for server in servers:
-            server.start()
+        if self._pages:
+            self._pages.start()
+        for lister in listers:
+            lister.start()
         self._follow_manifests()
+        self.configuration.live = self.live
         self.ready.set()
         self.notifier.ready(self.owner.status_line())
         address = self.config.metrics_address or "off"
-        lister = self.config.pod_resources_path or "off"
+        lister_path = self.config.pod_resources_path or "off"
         log.info(
             "ready: %s; control=%s metrics=%s pod-resources=%s",
             self.owner.status_line(),
             control.path,
             address,
-            lister,
+            lister_path,
         )
 
-    def _page_server(self) -> tuple[PageServer, ...]:
-        address = parse_address(self.config.metrics_address)
+    def _page_server(self, text: str) -> PageServer | None:
+        address = parse_address(text)
         if address is None:
-            return ()
+            return None
         routes = {"/metrics": self._metrics_page, "/healthz": _healthy, "/readyz": self._ready_page}
-        pages = PageServer(address, routes)
-        self._stack.callback(pages.stop)
-        return (pages,)
+        return PageServer(address, routes)
+
+    def _stop_pages(self) -> None:
+        if self._pages:
+            self._pages.stop()
+
+    def _serve_pages(self, address: str) -> None:
+        """Serve there instead; raises HostError, and then as before (the two may share a port)."""
+        self._stop_pages()
+        try:
+            self._pages = self._page_server(address)
+        except HostError:
+            self._pages = self._page_server(self.config.metrics_address)
+            raise
+        finally:
+            if self._pages:
+                self._pages.start()
 
     def _pod_resources_server(self) -> tuple[PodResourcesServer, ...]:
         path = self.config.pod_resources_path
@@ -189,7 +241,7 @@ class Daemon:
     def _follow_manifests(self) -> None:
         manifests = ManifestDir(Path(self.config.manifest_dir), self.config.gates)
         follower = ManifestFollower(manifests, self.owner)
-        period = self.config.manifest_scan_period
+        self.live["fileCheckFrequency"] = lambda _wanted: manifests.interrupt()
 
         def follow() -> None:
             while not self._stopping.is_set():
@@ -197,7 +249,7 @@ class Daemon:
                     follower.sync()
                 self.notifier.status(self.owner.status_line())
                 self._synced.set()
-                manifests.wait(period)
+                manifests.wait(self.config.manifest_scan_period)
             manifests.close()
 
         Thread(target=follow, name="manifests", daemon=True).start()
@@ -205,11 +257,11 @@ class Daemon:
 
     def _loop(self) -> None:
         """Serve events and periods until told to stop."""
-        chores = [_Chore(self.config.reconcile_period, self._reconcile)]
+        chores = [self._reconciling]
         if self.notifier.watchdog_interval:
             chores.append(_Chore(self.notifier.watchdog_interval, self.notifier.alive))
         watch = self.hardware.watch
-        self._selector.register(self._wake, selectors.EVENT_READ, lambda: None)
+        self._selector.register(self._wake, selectors.EVENT_READ, self._woken)
         self._selector.register(watch.fileno(), selectors.EVENT_READ, self._hardware_changed)
         if self.owner.drift_fileno >= 0:
             self._selector.register(self.owner.drift_fileno, selectors.EVENT_READ, self._cgroups_touched)
@@ -220,6 +272,16 @@ class Daemon:
                     key.data()
             for chore in chores:
                 chore.run_if_due(time.monotonic())
+
+    def _woken(self) -> None:
+        os.eventfd_read(self._wake)
+        if self._reload_asked.is_set():
+            self._reload_asked.clear()
+            self.configuration.reload()
+
+    def _reconcile_every(self, wanted: Config) -> None:
+        self._reconciling.repeat_every(wanted.reconcile_period)
+        os.eventfd_write(self._wake, 1)
 
     def _hardware_changed(self) -> None:
         if self.hardware.watch.drain():
@@ -250,6 +312,11 @@ class _Chore:
     def __init__(self, period: float, work: Callable[[], object]) -> None:
         self.period = period
         self.work = work
+        self.due = time.monotonic() + period
+
+    def repeat_every(self, period: float) -> None:
+        """Change the period, which begins anew."""
+        self.period = period
         self.due = time.monotonic() + period
 
     def run_if_due(self, now: float) -> None:

@@ -60,6 +60,7 @@ class ManifestDir:
         self._seen: dict[str, Stamp] = {}
         self._problems: dict[str, tuple[str, ...]] = {}
         self._inotify = INotify(nonblocking=True)
+        self._interrupted = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def fileno(self) -> int:
         """The inotify descriptor, for a selector."""
@@ -69,7 +70,11 @@ class ManifestDir:
         """Return when something changed and the burst of changes has ended, or after ``seconds``."""
         poll = select.poll()
         poll.register(self.fileno(), select.POLLIN)
-        if not poll.poll(seconds * 1000):
+        poll.register(self._interrupted, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
+        if self._interrupted in ready:
+            os.eventfd_read(self._interrupted)
+        if self.fileno() not in ready:
             return
         for _ in range(_MOST_BURSTS):
             events = self._inotify.read(timeout=_QUIET_MS)
@@ -78,6 +83,10 @@ class ManifestDir:
             for event in events:
                 if event.name in self._seen:  # its stamp may be the same: clocks of file systems are coarse
                     self._seen[event.name] = _UNREAD
+
+    def interrupt(self) -> None:
+        """Let `wait` return at once, in whichever thread it is."""
+        os.eventfd_write(self._interrupted, 1)
 
     def known(self, names: frozenset[str]) -> None:
         """Tell which files pods were admitted from before: the next scan misses those that are gone."""
@@ -123,6 +132,7 @@ class ManifestDir:
     def close(self) -> None:
         """Stop watching."""
         self._inotify.close()
+        os.close(self._interrupted)
 
     def _stamps(self) -> dict[str, Stamp]:
         stamps: dict[str, Stamp] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -20,6 +21,10 @@ class Notifier:
     def ready(self, status: str) -> None:
         """Start-up is done."""
         self._send(f"READY=1\nSTATUS={status}")
+
+    def reloading(self) -> None:
+        """A reload has begun, which `ready` ends; systemd needs the time to tell reloads apart."""
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def status(self, status: str) -> None:
         """One line for `systemctl status`."""

@@ -1,4 +1,4 @@
-"""The control API: HTTP/JSON on a unix socket, for root and the daemon's own user.
+"""The control API: HTTP/JSON on a unix socket, for root, the daemon's own user, and members of `controlSocketGroup`.
 
 ``GET /v1/status|pods|cpus|nodes|deviations``, ``GET /v1/pods/NAMESPACE/NAME``, ``POST /v1/pods`` with
 a manifest as body, ``DELETE /v1/pods/NAMESPACE/NAME``, ``GET /v1/events?since=NUMBER&wait=SECONDS&
@@ -24,12 +24,16 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agent.api.unixsocket import socket_place
-from agent.errors import NumaletError
+from agent.errors import HostError, NumaletError
 
 log = logging.getLogger(__name__)
 
 MAX_BODY: Final = 10 << 20
-_UCRED: Final = struct.Struct("3i")
+_UCRED: Final = struct.Struct("3I")
+_SO_PEERGROUPS: Final = 59
+"""asm-generic/socket.h, Linux 4.13: the peer's supplementary groups when it connected."""
+_GROUPS_BYTES: Final = 1024
+"""The most that socket.getsockopt takes: 256 groups."""
 
 Json = dict[str, Any]
 
@@ -50,14 +54,28 @@ Route = Callable[[tuple[str, ...], Query, bytes], Json]
 class ControlServer:
     """Serves ``routes`` (keys like ``"GET pods"``) on a unix socket; one thread per connection."""
 
-    def __init__(self, path: Path, routes: Mapping[str, Route]) -> None:
+    def __init__(self, path: Path, routes: Mapping[str, Route], group: int | None = None) -> None:
         self.path = path
         self._server = _Server(path, routes)
+        if group is not None:
+            self.admit_group(group)
         self._thread = Thread(target=self._server.serve_forever, name="control-api", daemon=True)
 
     def start(self) -> None:
         """Begin to serve."""
         self._thread.start()
+
+    def admit_group(self, group: int | None) -> None:
+        """Members of this group may do what root may; None: nobody else may. Raises HostError."""
+        try:
+            self.path.chmod(0o600)
+            os.chown(self.path, -1, os.getegid() if group is None else group)
+            if group is not None:
+                self.path.chmod(0o660)
+        except OSError as error:
+            text = f"cannot give {self.path} to group {group}: {error.strerror or error}"
+            raise HostError(text, hint="choose another controlSocketGroup") from error
+        self._server.group = group
 
     def stop(self) -> None:
         """Stop serving, if it was begun, and remove the socket."""
@@ -73,6 +91,7 @@ class _Server(ThreadingMixIn, UnixStreamServer):
 
     def __init__(self, path: Path, routes: Mapping[str, Route]) -> None:
         self.routes = routes
+        self.group: int | None = None
         with socket_place(path, 0o600, "controlSocket"):
             super().__init__(str(path), _Handler)
 
@@ -81,12 +100,23 @@ class _Server(ThreadingMixIn, UnixStreamServer):
         log.debug("control connection broke off: %s", sys.exception())
 
 
-def check_peer(connection: socket.socket) -> None:
-    """Raise RequestError unless root or our own user is at the other end."""
+def check_peer(connection: socket.socket, group: int | None) -> None:
+    """Raise RequestError unless root, our own user or a member of ``group`` is at the other end."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    _pid, uid, _gid = _UCRED.unpack(raw)
-    if uid not in {0, os.geteuid()}:
-        raise RequestError(403, f"user {uid} may not control numalet", hint="use root")
+    _pid, uid, gid = _UCRED.unpack(raw)
+    if uid in {0, os.geteuid()} or (group is not None and group in {gid, *_supplementary(connection)}):
+        return
+    hint = "use root" if group is None else "use root, or join the group of the control socket"
+    raise RequestError(403, f"user {uid} may not control numalet", hint=hint)
+
+
+def _supplementary(connection: socket.socket) -> tuple[int, ...]:
+    """The peer's supplementary groups; of a user with more than 256 none, who is then no member."""
+    try:
+        raw = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES)
+    except OSError:
+        return ()
+    return struct.unpack(f"{len(raw) // 4}I", raw)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -106,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         try:
-            check_peer(self.connection)
+            check_peer(self.connection, self.server.group)
             status, answer = 200, self._answer()
         except RequestError as refusal:
             status, answer = refusal.status, _error(refusal.message, refusal.hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import socket
 from collections.abc import Iterator
@@ -53,3 +54,15 @@ def _clear_dead_socket(path: Path, option: str) -> None:
         except (BlockingIOError, TimeoutError):
             pass  # somebody listens, and is too busy to accept
     raise HostError(f"another daemon answers on {path}", hint=f"stop it, or choose another {option}")
+
+
+def group_id(name: str) -> int | None:
+    """The id of a group, None where none is named; raises HostError where there is no such group."""
+    if not name:
+        return None
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise HostError(
+            f"there is no group {name}, which controlSocketGroup names", hint=f"groupadd --system {name}"
+        ) from None

@@ -187,6 +187,7 @@ def status_json(snapshot: Snapshot) -> Json:
         },
         "degraded": len(snapshot.degraded),
         "problems": list(snapshot.troubles),
+        "pendingRestart": list(snapshot.pending),
     }
 
 

@@ -132,7 +132,7 @@ def show(
     if defaults:
         _print({"config": dump(Config()), "computed": {}}, form, default_file())
         return
-    shown = None if file or machine else _of_daemon(socket_path, worked_out=worked_out)
+    shown = _of_daemon(socket_path) if worked_out and not (file or machine) else None
     if shown is None:
         shown = _of_file(file, machine, worked_out=worked_out)
     _print(shown, form, _commented(shown))
@@ -145,9 +145,9 @@ def _print(shown: Json, form: str, text: str) -> None:
         click.echo(text, nl=False)
 
 
-def _of_daemon(socket_path: Path, *, worked_out: bool) -> Json | None:
+def _of_daemon(socket_path: Path) -> Json | None:
     try:
-        return ControlClient(socket_path).call("GET", "/v1/config" + ("" if worked_out else "?stated=1"))
+        return ControlClient(socket_path).call("GET", "/v1/config")
     except ControlError as error:
         if error.status:
             raise
@@ -271,7 +271,7 @@ def reload(socket_path: Path) -> None:
             when = FIELDS[change["key"]].reload.value if kind == "live" else ""
             click.echo(f"{note}: {change['text']}" + (f" ({when})" if when else ""))
     if answer["refused"]:
-        click.echo("nothing was changed")
+        click.echo("nothing else was changed" if answer["live"] else "nothing was changed")
         click.get_current_context().exit(EXIT_PROBLEMS)
     if not answer["live"] and not answer["restart"]:
         click.echo("nothing has changed")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -30,30 +29,27 @@ import click
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="Least important message to log.",
+    help="Least important message to log (info, unless the configuration says otherwise).",
 )
 @click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Log format."
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="Log format (text, unless the configuration says otherwise).",
 )
-def run(config_file: Path | None, log_level: str, log_format: str, **overrides: str | None) -> None:
-    """Run the daemon in the foreground; SIGTERM stops it and leaves the pods running.
+def run(config_file: Path | None, **options: str | None) -> None:
+    """Run the daemon in the foreground; SIGTERM stops it and leaves the pods running, SIGHUP reloads.
 
-    Options override the configuration file.
+    Options override the configuration file, after a reload, too.
 
     \b
     numalet run --config /etc/numalet/config.yaml
     numalet run --cgroup-root /sys/fs/cgroup/test --state-dir /tmp/numalet --manifests ./pods
     """
-    from agent.config import Config, load_config  # noqa: PLC0415 - help must not wait for the daemon's imports
+    from agent.config.source import ConfigSource  # noqa: PLC0415 - help must not wait for the daemon's imports
     from agent.daemon import run_daemon  # noqa: PLC0415
-    from agent.log import set_up_logging  # noqa: PLC0415
 
-    set_up_logging(log_level, log_format, os.environ)
-    config = load_config(config_file.read_bytes(), str(config_file)) if config_file else Config()
-    chosen = {name: _absolute(name, value) for name, value in overrides.items() if value is not None}
-    run_daemon(replace(config, **chosen), os.environ)  # type: ignore[arg-type]  # the options above name text fields
+    overrides = {name: _typed(name, value) for name, value in options.items() if value is not None}
+    run_daemon(ConfigSource(path=config_file, overrides=overrides), os.environ)
 
 
 def _address(value: str | None) -> str | None:
@@ -66,5 +62,15 @@ def _address(value: str | None) -> str | None:
     return value
 
 
-def _absolute(name: str, value: str) -> str:
-    return value if name == "metrics_address" else os.path.abspath(value)  # noqa: PTH100 - Path.resolve would follow links
+def _typed(name: str, value: str) -> object:
+    from agent.config.model import LogFormat, LogLevel  # noqa: PLC0415 - help must not wait for it
+
+    match name:
+        case "log_level":
+            return LogLevel(value)
+        case "log_format":
+            return LogFormat(value)
+        case "metrics_address":
+            return value
+        case _:
+            return os.path.abspath(value)  # noqa: PTH100 - Path.resolve would follow links

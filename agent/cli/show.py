@@ -96,12 +96,13 @@ def nodes_text(answer: Json) -> str:
 
 
 def status_text(answer: Json) -> str:
-    """Counts, CPUs by pool, then a line for each thing that is wrong."""
+    """Counts, CPUs by pool, then a line for each thing that is wrong or waits."""
     cpus = answer["cpus"]
     lines = [
         f"Pods       {answer['pods']} admitted, {answer['degraded']} of them degraded, {answer['rejected']} rejected",
         f"CPUs       {cpus['online']} online, {cpus['shared'] or 'none'} shared, {cpus['exclusive'] or 'none'} exclusive",
         *(f"Problem    {problem}" for problem in answer["problems"]),
+        *(f"Pending    {change}" for change in answer["pendingRestart"]),
     ]
     return "\n".join(lines)
 

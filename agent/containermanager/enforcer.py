@@ -60,12 +60,16 @@ class Enforcer:
         self.machine = machine
         self._tell = tell
         self._cgroups = cgroups
-        self._settings = CgroupSettings(pod_pids=UNLIMITED if pids_limit is None else pids_limit)
         self._kernel = _NO_KERNEL
         self._planner = Planner()
         self._mirror = Mirror(cgroups)
         self._unread: list[CgroupDir] = []
         self.drift_repairs: Counter[str] = Counter()
+        self.limit_pids(pids_limit)
+
+    def limit_pids(self, limit: int | None) -> None:
+        """Let each pod have that many processes and threads; None: as many as it likes."""
+        self._settings = CgroupSettings(pod_pids=UNLIMITED if limit is None else limit)
 
     def prepare(self) -> None:
         """Check the host and make the subtree. Raises HostError with every obstacle, nothing written."""

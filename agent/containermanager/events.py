@@ -36,9 +36,11 @@ class EventKind(Enum):
     NOT_READY = "NotReady"
     READY = "Ready"
     MANIFEST_PROBLEM = "ManifestProblem"
+    CONFIGURATION_CHANGED = "ConfigurationChanged"
+    CONFIGURATION_REFUSED = "ConfigurationRefused"
 
 
-_ERRORS: Final = {EventKind.NOT_READY, EventKind.MANIFEST_PROBLEM}
+_ERRORS: Final = {EventKind.NOT_READY, EventKind.MANIFEST_PROBLEM, EventKind.CONFIGURATION_REFUSED}
 _WARNINGS: Final = {
     EventKind.STATE_RECOVERED,
     EventKind.REJECTED,

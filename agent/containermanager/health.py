@@ -16,18 +16,24 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Health:
-    """Failures by kind, until the same work succeeds; problems by who found them. Its owner locks."""
+    """Failures by kind, until the same work succeeds; problems by who found them. Its owner locks.
+
+    ``pending`` is what the configuration says and only a restart brings.
+    """
 
     events: Events
     failures: dict[str, str] = field(default_factory=dict)
     recovery: tuple[str, ...] = ()
     manifests: tuple[str, ...] = ()
+    configuration: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
     degraded: dict[PodUid, Reasons] = field(default_factory=dict)
 
     @property
     def problems(self) -> tuple[str, ...]:
         """All of them, as sentences; what degrades a pod is told with the pod."""
-        return (*self.recovery, *self.manifests)
+        refused = (f"configuration refused: {text}" for text in self.configuration)
+        return (*self.recovery, *self.manifests, *refused)
 
     def fail(self, kind: str, text: str) -> None:
         """Remember a failure, and tell it once."""

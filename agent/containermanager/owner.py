@@ -346,7 +346,8 @@ class ContainerManager:
             self._machine = machine
             self._state = adapted(machine.managers, was)
             self._save()
-            self.events.add(EventKind.HOTPLUG, f"hotplug: {plugged(known, machine, self._state)}")
+            if machine.topology != known.topology:
+                self.events.add(EventKind.HOTPLUG, f"hotplug: {plugged(known, machine, self._state)}")
         self._enforcer.adopt(self._machine)
         self._enforce()
         self._diagnose(self._roster.pods())
@@ -367,6 +368,24 @@ class ContainerManager:
                 self.events.add(EventKind.MANIFEST_PROBLEM, f"manifest: {problem}")
         self._health.manifests = problems
 
+    # --- configuration ----------------------------------------------------------------------
+
+    def configuration_state(self, refused: tuple[str, ...], pending: tuple[str, ...]) -> None:
+        """Remember what the last reload refused and what waits for a restart, for the status."""
+        with self._lock:
+            self._health.configuration, self._health.pending = refused, pending
+
+    def configured(self, machine: Machine) -> None:
+        """Decide by the settings of ``machine`` from now on; what pods hold stays."""
+        with self._lock:
+            self._adopt(machine)
+
+    def limit_pids(self, limit: int | None) -> None:
+        """Change `podPidsLimit` of all pods, the running ones, too."""
+        with self._lock:
+            self._enforcer.limit_pids(limit)
+            self._enforce()
+
     # --- views ------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
@@ -382,6 +401,7 @@ class ContainerManager:
                 rejected=dict(self._roster.rejected),
                 failures=tuple(f"{kind}: {text}" for kind, text in self._health.failures.items()),
                 problems=self._health.problems,
+                pending=self._health.pending,
                 degraded=dict(self._health.degraded),
                 withdrawn=self._health.failures.get(DISCOVERY_ERROR, ""),
                 recovered=self._recovered,

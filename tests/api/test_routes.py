@@ -194,6 +194,7 @@ def test_the_status_counts_and_complains(api: Api) -> None:
         "degraded": 0,
         "cpus": {"online": "0-7", "shared": "0,3-7", "exclusive": "1-2"},
         "problems": ["x.yaml: malformed"],
+        "pendingRestart": [],
     }
 
 

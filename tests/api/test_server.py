@@ -162,18 +162,18 @@ def test_the_peer_is_who_made_the_connection(vacant: Path) -> None:
         assert as_user(0, vacant.parent, connect) == 0
         connection, _ = listener.accept()
         with connection:
-            check_peer(connection)
+            check_peer(connection, None)
         assert as_user(1234, vacant.parent, connect) == 0
         connection, _ = listener.accept()
         with connection, pytest.raises(RequestError, match="user 1234 may not") as caught:
-            check_peer(connection)
+            check_peer(connection, None)
         assert caught.value.status == 403
 
 
 def test_our_own_user_may_call() -> None:
     one, other = socket.socketpair()
     with one, other:
-        check_peer(one)
+        check_peer(one, None)
 
 
 @pytest.mark.usefixtures("server")
@@ -320,3 +320,44 @@ def test_a_path_that_cannot_be_listened_on_is_a_clear_error(tmp_path: Path) -> N
 def test_a_server_that_never_served_can_be_stopped(vacant: Path) -> None:
     ControlServer(vacant, ROUTES).stop()
     assert not vacant.exists()
+
+
+MEMBERS = 4242
+
+
+@root_only
+@pytest.mark.parametrize(
+    ("own", "supplementary", "admitted"),
+    [
+        pytest.param(MEMBERS, [], True, id="own group"),
+        pytest.param(1234, [7, MEMBERS], True, id="supplementary group"),
+        pytest.param(1234, [7], False, id="no member"),
+    ],
+)
+def test_members_of_the_group_may_do_everything_and_nobody_else(
+    vacant: Path, own: int, supplementary: list[int], admitted: bool
+) -> None:
+    vacant.parent.mkdir(mode=0o755)
+    server = ControlServer(vacant, ROUTES, MEMBERS)
+    server.start()
+    try:
+        status = vacant.stat()
+        assert (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) == (0o660, 0, MEMBERS)
+        vacant.chmod(0o666)  # the mode is one lock, the peer's credentials are the other
+
+        child = os.fork()
+        if child == 0:
+            try:
+                os.chdir(vacant.parent)
+                os.setgroups(supplementary)
+                os.setresgid(own, own, own)
+                os.setresuid(1234, 1234, 1234)
+                answer = raw(Path(vacant.name), b"GET /v1/echo HTTP/1.1\r\nConnection: close\r\n\r\n")
+                os._exit(0 if answer.startswith(b"HTTP/1.1 200" if admitted else b"HTTP/1.1 403") else 1)
+            finally:
+                os._exit(99)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        server.admit_group(None)
+        assert stat.S_IMODE(vacant.stat().st_mode) == 0o600
+    finally:
+        server.stop()

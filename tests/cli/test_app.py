@@ -136,7 +136,7 @@ def test_run_refuses_a_bad_configuration_with_every_problem(
     file.write_text(text)
     result = run("run", "--config", str(file))
     assert result.returncode == 2
-    assert result.stderr.startswith(f"numalet: {file}: ")
+    assert result.stderr.startswith(f"numalet: {file}:")
     for word in words:
         assert word in result.stderr
     assert "Traceback" not in result.stderr

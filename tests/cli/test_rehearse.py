@@ -64,7 +64,7 @@ def test_explain_says_under_what_it_was_decided_and_exits_with_0(tmp_path: Path)
     head = result.output.splitlines()
     assert head[0] == f"Machine    {MACHINE}: 64 CPUs, 8 NUMA nodes, memory ~125.8Gi"
     assert head[1] == "Policies   cpu static, memory Static, topology restricted, scope pod"
-    assert head[2] == "Reserved   CPU 0, memory 100Mi on NUMA node 0"
+    assert head[2] == "Reserved   CPUs 0-1, memory 100Mi on NUMA node 0"
     assert head[3] == "State      an empty node"
     assert "Pod default/app would be admitted" in head
 
@@ -95,7 +95,7 @@ def test_the_json_carries_settings_verdicts_and_structured_steps(tmp_path: Path)
     answer: dict[str, Any] = json.loads(result.output)
     assert answer["machine"] == str(MACHINE)
     assert answer["settings"]["topologyManagerPolicy"] == "restricted"
-    assert answer["settings"]["reservedCPUs"] == "0"
+    assert answer["settings"]["reservedCPUs"] == "0-1"
     admitted, refused = answer["pods"]
     assert (admitted["verdict"], admitted["reason"], admitted["remedy"]) == ("admitted", "", "")
     assert admitted["containers"][0]["cpus"] == "2-5"
@@ -201,7 +201,7 @@ def test_plan_in_json(tmp_path: Path) -> None:
     (unread,) = answer["problems"]
     assert unread["file"] == "broken.yaml"
     assert len(unread["problems"]) == 4
-    assert answer["numaNodes"][0]["freeCPUs"] == "1,4-7"
+    assert answer["numaNodes"][0]["freeCPUs"] == "4-7"
 
 
 def test_plan_exits_with_0_only_if_every_pod_fits(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from agent.admission import restore
 from agent.cli.scratch import Scratch
 from agent.config import Config
 from agent.containermanager.machine import Machine
-from agent.domain.pod import Pod
+from agent.domain.pod import CPU, Pod
+from agent.domain.quantity import Quantity
 from agent.domain.state import NodeState
 from agent.domain.topology import Topology
 from agent.manifest import load_manifests
@@ -32,9 +33,9 @@ def numa(count: int = 2, *, hugepages: int = 0) -> Topology:
 
 
 def scratch(topology: Topology | None = None, **config: Any) -> Scratch:
-    """An empty node under the default configuration with some fields changed; CPU 0 is reserved."""
+    """An empty node under the default configuration, but with one CPU reserved, and some fields changed."""
     machine_topology = topology or numa()
-    settings = Config(**config).settings(machine_topology)
+    settings = Config(**{"system_reserved": {CPU: Quantity.whole(1)}, **config}).settings(machine_topology)
     machine = Machine.of(machine_topology, settings, "")
     return Scratch(machine, restore(machine.managers, NodeState()), "an empty node")
 
