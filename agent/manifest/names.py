@@ -17,7 +17,7 @@ _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _DNS_LABEL = re.compile(_LABEL, re.ASCII)
 _DNS_SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
 _QUALIFIED = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
-_UID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}", re.ASCII)
+_UID = re.compile(r"(?!.*\.\.)[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _MAX_LABEL: Final = 63
 _MAX_SUBDOMAIN: Final = 253
 
@@ -47,8 +47,8 @@ def bad_uid(text: str) -> str:
     if _UID.fullmatch(text):
         return ""
     return (
-        f"{shown(text)} is not a uid (expected letters, digits, dots, dashes and underscores,"
-        f" no leading dot, at most {_MAX_LABEL})"
+        f"{shown(text)} is not a uid (expected letters, digits and inner dots, dashes and underscores,"
+        f" no two dots in a row, at most {_MAX_LABEL})"
     )
 
 

@@ -82,7 +82,7 @@ SUBDOMAIN = (
     "is not a DNS subdomain (expected lower-case letters, digits, inner dashes and dots, at most 253,"
     ' e.g. "trading.eu-1")'
 )
-UID = "is not a uid (expected letters, digits, dots, dashes and underscores, no leading dot, at most 63)"
+UID = "is not a uid (expected letters, digits and inner dots, dashes and underscores, no two dots in a row, at most 63)"
 QUALIFIED = 'is not a qualified name (expected e.g. "app" or "example.com/app")'
 CPU_TEXT = 'is not a quantity (expected e.g. "2" or "1500m")'
 
@@ -132,6 +132,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "same name twice": (manifest({"initContainers": [{"name": "main"}]}), f'{CONTAINER}.name: "main" is already the name of $.spec.initContainers[0]'),
     "same name as ephemeral": (manifest({"ephemeralContainers": [{"name": "main"}]}), f'$.spec.ephemeralContainers[0].name: "main" is already the name of {CONTAINER}'),
     "uid up": (manifest(uid=".."), f'$.metadata.uid: ".." {UID}'),
+    "uid like an option": (manifest(uid="-1"), f'$.metadata.uid: "-1" {UID}'),
+    "uid with a dash behind": (manifest(uid="a-"), f'$.metadata.uid: "a-" {UID}'),
+    "uid with dots": (manifest(uid="a..b"), f'$.metadata.uid: "a..b" {UID}'),
     "uid path": (manifest(uid="a/b"), f'$.metadata.uid: "a/b" {UID}'),
     "uid long": (manifest(uid="a" * 64), f'$.metadata.uid: "{"a" * 60}"… {UID}'),
     "label key": (manifest(labels={"-a": "b"}), f'$.metadata.labels: "-a" {QUALIFIED}'),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -11,12 +13,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.vm.node import MOUNT, Node, allowed, exclusive, manifest, mixed, wait_until
+from agent.domain.idset import CpuSet
+from tests.vm.node import (
+    MOUNT,
+    NUMALET,
+    Node,
+    allowed,
+    exclusive,
+    is_alive,
+    manifest,
+    mixed,
+    pids_in,
+    text_of,
+    wait_until,
+)
 from tests.vm.units import Unit, systemctl
 
 pytestmark = pytest.mark.vm
 
-SHIPPED = Path(__file__).parents[2] / "systemd/numalet.service"
+SYSTEMD = Path(__file__).parents[2] / "systemd"
+SHIPPED = SYSTEMD / "numalet.service"
+MOST_EXPOSED = 3.0
 DROP_IN = "[Service]\nWatchdogSec=6\nTimeoutStopSec=20\n"
 
 
@@ -77,6 +94,72 @@ def test_the_journal_has_every_message_with_its_priority(service: Service) -> No
     priorities = {line["MESSAGE"].split(":")[0]: line["PRIORITY"] for line in service.journal()}
     assert priorities["ready"] == priorities["admitted pod default/web"] == "6"
     assert priorities["rejected pod default/greedy"] == "4"
+
+
+def test_the_unit_is_sound_and_exposes_little(service: Service) -> None:
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", service.unit.name],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
+    rated = subprocess.run(
+        ["systemd-analyze", "security", "--no-pager", service.unit.name],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    score = re.search(r"exposure level for numalet.service: ([\d.]+)", rated.stdout)
+    assert score, rated.stderr
+    assert float(score[1]) <= MOST_EXPOSED
+
+
+def test_systemctl_reload_reads_the_configuration_again(service: Service) -> None:
+    pid = service.unit.main_pid
+    file = Path("/etc/numalet/config.yaml")
+
+    def reload(**changes: object) -> None:
+        file.write_text(json.dumps(service.config | changes))
+        systemctl("reload", service.unit.name)
+
+    reload(logFormat="json", podPidsLimit=321, controlSocketGroup="adm", stateRecovery="strict")
+    limit = service.root / "poduid-web/pids.max"
+    wait_until(lambda: text_of(limit) == "321", "the limit is in the kernel")
+    wait_until(lambda: service.client.path.group() == "adm", "the socket is the group's")
+    wait_until(lambda: service.status()["pendingRestart"] != [], "what needs a restart is told")
+    (pending,) = service.status()["pendingRestart"]
+    assert pending.startswith("stateRecovery: ")
+    wait_until(lambda: any(line["MESSAGE"].startswith("{") for line in service.journal()), "the log is JSON")
+    file.write_text("logFormat: xml\n")
+    systemctl("reload", service.unit.name)
+    wait_until(lambda: len(service.status()["problems"]) == 1, "the problem is told")
+    assert "config.yaml:1: $.logFormat" in service.status()["problems"][0]
+    assert text_of(limit) == "321"
+    reload()
+    wait_until(lambda: service.status()["problems"] == [], "the problem is over")
+    wait_until(lambda: text_of(limit) == "max", "the limit is lifted")
+    assert service.unit.main_pid == pid
+    assert service.unit.show("ActiveState") == "active"
+
+
+def test_a_service_with_the_example_drop_in_runs_inside_its_pods_container(service: Service) -> None:
+    drop_in = (SYSTEMD / "example-pod-member.conf").read_text()
+    command = shlex.join([*NUMALET, "exec", "web", "main", "--", "sleep", "600"])
+    drop_in = re.sub(r"^ExecStart=/.*$", f"ExecStart={command}", drop_in, flags=re.MULTILINE)
+    root = f"WorkingDirectory={SYSTEMD.parent}"
+    with Unit("engine.service", f"[Service]\nExecStart=sleep 1\n{root}\n", drop_in) as engine:
+        systemctl("start", engine.name)
+        cgroup = service.cgroup("web", "main")
+        wait_until(lambda: engine.main_pid in pids_in(cgroup), "the service is in the container")
+        pid = engine.main_pid
+        assert allowed(pid) == CpuSet.parse(text_of(cgroup / "cpuset.cpus.effective"))
+        assert engine.show("ActiveState") == "active"
+        systemctl("stop", engine.name)
+        assert not is_alive(pid)
+        assert engine.show("Result") == "success"
 
 
 def test_the_watchdog_is_fed_and_restarts_a_daemon_that_hangs(service: Service) -> None:
