@@ -17,13 +17,19 @@ _PRIORITY: Final = {
     logging.CRITICAL: 2,
 }
 
+_TEXT: Final = "%(asctime)s %(levelname)-7s %(message)s"
+
 
 class _JournalFormatter(logging.Formatter):
-    """sd-daemon(3) priority prefixes; journald adds time and unit."""
+    """sd-daemon(3) priority prefixes before what another formatter makes; journald adds time and unit."""
+
+    def __init__(self, inner: logging.Formatter) -> None:
+        super().__init__()
+        self._inner = inner
 
     def format(self, record: logging.LogRecord) -> str:
         prefix = f"<{_PRIORITY.get(record.levelno, 6)}>"
-        return "\n".join(prefix + line for line in super().format(record).split("\n"))
+        return "\n".join(prefix + line for line in self._inner.format(record).split("\n"))
 
 
 class _JsonFormatter(logging.Formatter):
@@ -53,10 +59,8 @@ def _is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
 def set_up_logging(level: str, form: str, environ: Mapping[str, str]) -> None:
     """Log to stderr from ``level`` on; ``form`` is "text" or "json"."""
     handler = logging.StreamHandler(sys.stderr)
-    if form == "json":
-        handler.setFormatter(_JsonFormatter())
-    elif _is_journal(sys.stderr, environ):
-        handler.setFormatter(_JournalFormatter("%(message)s"))
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
+    journal = _is_journal(sys.stderr, environ)
+    plain = logging.Formatter("%(message)s" if journal else _TEXT, "%H:%M:%S")
+    formatter = _JsonFormatter() if form == "json" else plain
+    handler.setFormatter(_JournalFormatter(formatter) if journal else formatter)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -57,13 +57,23 @@ def test_json_is_one_object_a_line() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}", entries[0]["time"])
 
 
-def test_the_journal_gets_a_priority_on_every_line() -> None:
+def journalled(form: str) -> list[str]:
     journal, ours = socket.socketpair()
     with journal, ours:
         status = os.fstat(ours.fileno())
-        logged("info", "text", ours.fileno(), JOURNAL_STREAM=f"{status.st_dev}:{status.st_ino}")
+        logged("info", form, ours.fileno(), JOURNAL_STREAM=f"{status.st_dev}:{status.st_ino}")
         ours.close()
-        lines = journal.makefile().read().splitlines()
+        return journal.makefile().read().splitlines()
+
+
+def test_the_journal_gets_a_priority_on_every_line_of_json() -> None:
+    lines = journalled("json")
+    assert [line[:3] for line in lines] == ["<6>", "<3>", "<3>"]
+    assert json.loads(lines[0][3:])["message"] == "admitted pod default/a"
+
+
+def test_the_journal_gets_a_priority_on_every_line() -> None:
+    lines = journalled("text")
     assert lines[:3] == ["<6>admitted pod default/a", "<3>two", "<3>lines"]
     assert all(line.startswith("<3>") for line in lines[3:])
 
