@@ -141,6 +141,7 @@ class Daemon:
             "metricsBindAddress": lambda wanted: self._serve_pages(wanted.metrics_address),
         }
         """How each key that a reload changes at once is brought into force."""
+        configuration.live = self.live
 
     @property
     def config(self) -> Config:
@@ -191,7 +192,6 @@ class Daemon:
         for lister in listers:
             lister.start()
         self._follow_manifests()
-        self.configuration.live = self.live
         self.ready.set()
         self.notifier.ready(self.owner.status_line())
         address = self.config.metrics_address or "off"
