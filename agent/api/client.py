@@ -36,7 +36,7 @@ class ControlClient:
             with suppress(BrokenPipeError, ConnectionResetError):  # refused unread: the answer says why
                 connection.request(method, target, body)
             response = connection.getresponse()
-            answer: Json = json.loads(response.read())
+            answer = _object(response.read())
         except (OSError, HTTPException, ValueError) as error:
             raise self._unreachable(error) from error
         finally:
@@ -56,6 +56,14 @@ class ControlClient:
         if isinstance(error, PermissionError):
             return ControlError(0, f"{self.path}: permission denied", hint="use root")
         return ControlError(0, f"{self.path}: {error}", hint="see the daemon's log")
+
+
+def _object(raw: bytes) -> Json:
+    """The object that is the answer; ValueError for anything else."""
+    answer = json.loads(raw)
+    if not isinstance(answer, dict) or not isinstance(answer.get("error", {}), dict):
+        raise ValueError("what listens there answers as no numalet daemon does")
+    return answer
 
 
 class _UnixConnection(HTTPConnection):

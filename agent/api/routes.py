@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from math import inf, nan
 from typing import Any, Final
 
+from agent import __version__
 from agent.api.server import Query, RequestError, Route
 from agent.api.view import cpus_json, event_json, nodes_json, pod_json, pods_json, status_json
 from agent.containermanager import ContainerManager, Snapshot, Verdict
 from agent.domain.pod import Pod
+from agent.errors import HostError
 from agent.explain import explain
 from agent.manifest import ManifestError, load_manifests
 
@@ -22,7 +26,7 @@ def control_routes(owner: ContainerManager) -> Mapping[str, Route]:
     """The routes of the control server, all on ``owner``."""
     routes = _Routes(owner)
     return {
-        "GET status": lambda _parts, _query, _body: status_json(owner.snapshot()),
+        "GET status": lambda _parts, _query, _body: routes.status(),
         "GET pods": routes.pods,
         "GET cpus": lambda _parts, _query, _body: cpus_json(routes.machine()),
         "GET nodes": lambda _parts, _query, _body: nodes_json(routes.machine()),
@@ -36,6 +40,11 @@ def control_routes(owner: ContainerManager) -> Mapping[str, Route]:
 class _Routes:
     def __init__(self, owner: ContainerManager) -> None:
         self.owner = owner
+
+    def status(self) -> Json:
+        """How the node is, and which daemon says so."""
+        daemon = {"version": __version__, "pid": os.getpid(), "since": self.owner.events.run}
+        return {**status_json(self.owner.snapshot()), "daemon": daemon}
 
     def machine(self) -> Snapshot:
         """A snapshot with a topology that can be relied on."""
@@ -57,17 +66,36 @@ class _Routes:
             answer["trace"] = explain(known.trace)
             answer["events"] = [event_json(e) for e in self.owner.events.since(0, pod=known.pod.full_name)]
             answer["leaving"] = self.owner.is_leaving(known.pod.uid)
+            settings = self._settings(snapshot, known.pod)
+            answer["settings"] = settings.get(answer.get("cgroup", ""), [])
             for container in (*answer["containers"], *answer["ephemeralContainers"]):
+                container["settings"] = settings.get(container["cgroup"], [])
                 container["kernel"] = self.owner.kernel_view(known.pod.uid, container["name"])
         return answer
 
+    def _settings(self, snapshot: Snapshot, pod: Pod) -> dict[str, list[Json]]:
+        """Every file of each cgroup of a pod, wanted and as it is; nothing where the kernel cannot be read."""
+        try:
+            found = self.owner.compared(pod.uid)
+        except HostError:
+            return {}
+        return {
+            f"{snapshot.cgroup_root}/{directory}": [asdict(file) for file in files]
+            for directory, files in found.items()
+        }
+
     def events(self, _parts: tuple[str, ...], query: Query, _body: bytes) -> Json:
-        """The events after ``since``; with ``wait``, not before there is one or the seconds are over."""
+        """The events after ``since``; with ``wait``, not before there is one or the seconds are over.
+
+        Where ``run`` names an earlier run of the daemon, all of this one's, at once.
+        """
         since = query.get("since", "0")
         if not (since.isascii() and since.isdigit()):
             raise RequestError(400, f'since: "{since}" is not the number of an event')
         wait = _seconds("wait", query.get("wait")) or 0.0
         events = self.owner.events
+        if query.get("run", events.run) != events.run:
+            since, wait = "0", 0.0
         found = events.since(int(since[:18]), pod=query.get("pod", ""), wait=min(wait, LONGEST_WAIT))
         return {"run": events.run, "events": [event_json(event) for event in found]}
 

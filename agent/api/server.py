@@ -1,8 +1,8 @@
 """The control API: HTTP/JSON on a unix socket, for root, the daemon's own user, and members of `controlSocketGroup`.
 
 ``GET /v1/status|pods|cpus|nodes|deviations``, ``GET /v1/pods/NAMESPACE/NAME``, ``POST /v1/pods`` with
-a manifest as body, ``DELETE /v1/pods/NAMESPACE/NAME``, ``GET /v1/events?since=NUMBER&wait=SECONDS&
-pod=NAMESPACE/NAME`` (answers as soon as there is an event after that one). Errors are
+a manifest as body, ``DELETE /v1/pods/NAMESPACE/NAME``, ``GET /v1/events?since=NUMBER&run=RUN&
+wait=SECONDS&pod=NAMESPACE/NAME`` (answers as soon as there is an event after that one of that run). Errors are
 ``{"error": {"message", "hint"}}`` with status 400 (bad input), 403, 404, 409 (refused), 411 or 500.
 """
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from agent.api.remedy import remedy_of
+from agent.cgroup.layout import pod_dir
 from agent.containermanager.events import Event
 from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
-from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
+from agent.domain.idset import NO_CPUS, CpuSet, NodeMask, union
 from agent.domain.outcome import Isolation
 from agent.domain.pod import Container, Pod, ResourceName
 from agent.domain.qos import qos_class
@@ -53,6 +55,7 @@ def _admitted(snapshot: Snapshot, admitted: AdmittedPod) -> Json:
         "state": "Admitted",
         "degraded": list(snapshot.degraded.get(pod.uid, ())),
         "admittedAt": admitted.admitted_at,
+        "cgroup": f"{snapshot.cgroup_root}/{pod_dir(pod.uid, qos_class(pod))}",
         "cpus": str(own) if own is not None else None,
         "podSharedPool": str(pod_shared_pool(snapshot, admitted)) if own is not None else None,
         "memory": _blocks(memory.pod_entries.get(pod.uid, ())),
@@ -141,8 +144,9 @@ def _owners(snapshot: Snapshot) -> Iterator[tuple[CpuId, str]]:
 
 
 def nodes_json(snapshot: Snapshot) -> Json:
-    """Each NUMA node: CPUs by pool, memory by type."""
+    """Each NUMA node: CPUs by pool, memory by type; ``podShared`` are those of ``exclusive`` in pods' pools."""
     shared, exclusive = snapshot.shared, snapshot.exclusive
+    pod_shared = union(pod_shared_pool(snapshot, admitted) for admitted in snapshot.pods.values())
     reserved = snapshot.managers.cpu.reserved
     return {
         "numaNodes": [
@@ -151,6 +155,7 @@ def nodes_json(snapshot: Snapshot) -> Json:
                 "cpus": str(node.cpus),
                 "shared": str(node.cpus & shared),
                 "exclusive": str(node.cpus & exclusive),
+                "podShared": str(node.cpus & exclusive & pod_shared),
                 "reserved": str(node.cpus & reserved),
                 "memory": _tables(snapshot, NodeMask.of([node.id])),
                 "distances": list(node.distances),
@@ -176,7 +181,7 @@ def _tables(snapshot: Snapshot, nodes: NodeMask) -> dict[ResourceName, Json]:
 
 
 def status_json(snapshot: Snapshot) -> Json:
-    """One screen: how many, how full, what is wrong."""
+    """How many, how full, what is wrong; ``remedies`` are those of ``problems``, empty where none is known."""
     return {
         "pods": len(snapshot.pods),
         "rejected": len(snapshot.rejected),
@@ -188,6 +193,12 @@ def status_json(snapshot: Snapshot) -> Json:
         "degraded": len(snapshot.degraded),
         "problems": list(snapshot.troubles),
         "pendingRestart": list(snapshot.pending),
+        "remedies": [remedy_of(snapshot, problem) for problem in snapshot.troubles],
+        "node": {
+            "numaNodes": len(snapshot.topology.nodes),
+            "controllers": sorted(snapshot.controllers),
+            "bootID": snapshot.boot_id,
+        },
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
@@ -17,6 +18,9 @@ COMMANDS: Final = {
     "delete": ("agent.cli.pods", "Stop a pod and release what it holds."),
     "get": ("agent.cli.show", "List pods, CPUs or NUMA nodes."),
     "describe": ("agent.cli.show", "Show one pod: what it holds, where, and why."),
+    "status": ("agent.cli.status", "Show the node at a glance; exit status 1 if anything is wrong."),
+    "top": ("agent.cli.top", "Watch what pods and CPUs use."),
+    "events": ("agent.cli.events", "Show what happened, and follow what happens."),
     "verify": ("agent.cli.show", "Check that the kernel has what was decided."),
     "exec": ("agent.cli.pods", "Run a command inside a container's cgroup."),
     "topology": ("agent.cli.machine", "Show the machine as numalet sees it."),
@@ -42,6 +46,8 @@ EXIT_OF_STATUS: Final = {
     500: EXIT_REFUSED,
 }
 """For the status of a ControlError; everything else is bad input."""
+EXIT_INTERNAL: Final = 70
+"""sysexits.h EX_SOFTWARE."""
 EXIT_INTERRUPTED: Final = 130
 EXIT_BROKEN_PIPE: Final = 141
 
@@ -69,19 +75,39 @@ class _Commands(click.Group):
     "3 no daemon, 4 no such pod.",
 )
 @click.version_option(__version__, prog_name="numalet")
-def numalet() -> None:
+@click.option(
+    "--no-color",
+    is_flag=True,
+    help="No colours, on a terminal either; so does the environment variable NO_COLOR.",
+)
+@click.pass_context
+def numalet(ctx: click.Context, no_color: bool) -> None:  # noqa: FBT001 - a flag is a bool
     """Place pods on the cores and NUMA memory of this machine.
 
     \b
     numalet run --config /etc/numalet/config.yaml     start the daemon
     numalet apply -f trading.yaml                     admit a pod
     numalet exec trading main-app -- ./engine         run work on its cores
+    numalet status                                    how the node is, and what is wrong
     numalet get pods                                  who holds what
     """
+    if no_color or os.environ.get("NO_COLOR"):
+        ctx.color = False
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
     """Run (None: the process's own arguments); turn errors into one clear message and an exit status."""
+    try:
+        return _run(arguments)
+    except Exception as error:
+        if os.environ.get("NUMALET_DEBUG"):
+            raise
+        click.echo(f"numalet: internal error: {type(error).__name__}: {error}", err=True)
+        click.echo("  a fault of numalet: NUMALET_DEBUG=1 in the environment shows where", err=True)
+        return EXIT_INTERNAL
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         # Outside standalone mode click returns the status of ctx.exit().
         status = numalet.main(arguments, prog_name="numalet", standalone_mode=False)

@@ -17,6 +17,7 @@ from agent.domain.topology import Topology
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_SOCKET = "/run/numalet/control.sock"
+_YAML = "agent.cli.yaml"
 
 
 def socket_option(command: F) -> F:
@@ -24,7 +25,7 @@ def socket_option(command: F) -> F:
     return click.option(
         "--socket",
         "socket_path",
-        type=click.Path(path_type=Path),
+        type=click.Path(path_type=Path, readable=False),  # the client tells better what is wrong
         default=DEFAULT_SOCKET,
         envvar="NUMALET_SOCKET",
         show_default=True,
@@ -34,20 +35,65 @@ def socket_option(command: F) -> F:
 
 
 def output_option(command: F) -> F:
-    """``-o``: text for people or JSON for programs."""
-    return click.option(
+    """``-o``: text for people, JSON or YAML for programs; and ``--no-color``."""
+    return formats_option()(command)
+
+
+def formats_option(*more: str) -> Callable[[F], F]:
+    """``-o`` with formats of a command's own.
+
+    The command is told ``json`` for YAML, too: `print_json` prints the one that was asked for.
+    """
+    option = click.option(
         "-o",
         "--output",
-        type=click.Choice(["text", "json"]),
+        type=click.Choice(["text", *more, "json", "yaml"]),
         default="text",
         show_default=True,
+        callback=_remember_yaml,
         help="Output format.",
+    )
+    return lambda command: option(no_color_option(command))
+
+
+def _remember_yaml(ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    ctx.meta[_YAML] = value == "yaml"
+    return "json" if value == "yaml" else value
+
+
+def no_color_option(command: F) -> F:
+    """``--no-color``, which the whole command takes, too: people type it last."""
+    return click.option(
+        "--no-color",
+        is_flag=True,
+        expose_value=False,
+        callback=_forgo_color,
+        help="No colours, on a terminal either; so does the environment variable NO_COLOR.",
     )(command)
 
 
+def _forgo_color(ctx: click.Context, _param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click calls it
+    if value:
+        ctx.color = False
+
+
 def print_json(value: object) -> None:
-    """Print JSON as people like to read it."""
-    click.echo(json.dumps(value, indent=2))
+    """Print JSON as people like to read it, or YAML where that was asked for."""
+    if click.get_current_context().meta.get(_YAML):
+        from agent.manifest.dump import dump_yaml  # noqa: PLC0415 - only who asks for YAML pays for it
+
+        click.echo(dump_yaml(value), nl=False)
+    else:
+        click.echo(json.dumps(value, indent=2))
+
+
+def print_json_line(value: object) -> None:
+    """Print one of several values: JSON on a line of its own, or a YAML document."""
+    if click.get_current_context().meta.get(_YAML):
+        click.echo("---")
+        print_json(value)
+    else:
+        click.echo(json.dumps(value))
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -72,19 +118,36 @@ def pod_target(pod: str) -> str:
 
 def pod_argument(command: F) -> F:
     """``POD``, completed from the running daemon."""
-    return click.argument("pod", shell_complete=_complete_pod)(command)
+    return click.argument("pod", shell_complete=complete_pod)(command)
 
 
-def _complete_pod(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    socket_path = Path(ctx.params.get("socket_path") or os.environ.get("NUMALET_SOCKET", DEFAULT_SOCKET))
-    try:
-        pods = ControlClient(socket_path, timeout=2).call("GET", "/v1/pods")["pods"]
-    except ControlError:
-        return []
+def container_argument(command: F) -> F:
+    """``CONTAINER``, completed from the running daemon for the pod named before it."""
+    return click.argument("container", shell_complete=_complete_container)(command)
+
+
+def complete_pod(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The pods' names as a person types them: without the namespace where it is ``default``."""
     names = (
-        pod["name"] if pod["namespace"] == "default" else f"{pod['namespace']}/{pod['name']}" for pod in pods
+        pod["name"] if pod["namespace"] == "default" else f"{pod['namespace']}/{pod['name']}"
+        for pod in _asked(ctx, "/v1/pods").get("pods", ())
     )
     return [name for name in names if name.startswith(incomplete)]
+
+
+def _complete_container(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    pod = _asked(ctx, f"/v1/pods/{pod_target(ctx.params['pod'])}")
+    containers = (*pod.get("containers", ()), *pod.get("ephemeralContainers", ()))
+    return [found["name"] for found in containers if found["name"].startswith(incomplete)]
+
+
+def _asked(ctx: click.Context, target: str) -> dict[str, Any]:
+    """The daemon's answer, nothing where it has none: a completion never complains."""
+    socket_path = Path(ctx.params.get("socket_path") or os.environ.get("NUMALET_SOCKET", DEFAULT_SOCKET))
+    try:
+        return ControlClient(socket_path, timeout=2).call("GET", target)
+    except ControlError:
+        return {}
 
 
 def machine_option(command: F) -> F:

@@ -11,7 +11,14 @@ from urllib.parse import quote
 import click
 
 from agent.api.client import ControlClient, ControlError
-from agent.cli.common import output_option, pod_argument, pod_target, print_json, socket_option
+from agent.cli.common import (
+    container_argument,
+    output_option,
+    pod_argument,
+    pod_target,
+    print_json,
+    socket_option,
+)
 from agent.errors import HostError
 
 
@@ -96,7 +103,7 @@ def delete(pod: str, grace_period: float | None, socket_path: Path, output: str)
 
 @click.command("exec", context_settings={"allow_interspersed_args": False})
 @pod_argument
-@click.argument("container")
+@container_argument
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @socket_option
 def exec_command(pod: str, container: str, command: tuple[str, ...], socket_path: Path) -> None:

@@ -10,30 +10,60 @@ from typing import Any
 import click
 
 from agent.api.client import ControlClient
-from agent.cli.common import gib, output_option, pod_argument, pod_target, print_json, socket_option, table
+from agent.cli.common import (
+    formats_option,
+    gib,
+    output_option,
+    pod_argument,
+    pod_target,
+    print_json,
+    socket_option,
+    table,
+)
+from agent.cli.events import event_line
+from agent.cli.look import age, failed, local_time, state_word, titled, well
 from agent.domain.idset import CpuSet
 
 Json = dict[str, Any]
+
+SHOWN_EVENTS = 10
+"""Of one pod; all of them: numalet events --pod POD."""
 
 
 @click.command()
 @click.argument("what", type=click.Choice(["pods", "cpus", "nodes", "status"]))
 @socket_option
-@output_option
+@formats_option("wide", "name")
 def get(what: str, socket_path: Path, output: str) -> None:
     """List pods, CPUs or NUMA nodes, or say in short how the node is and what is wrong.
 
+    wide tells more of each, name is for scripts.
+
     \b
     numalet get pods
+    numalet get pods -o wide
     numalet get status
     numalet get cpus -o json | jq '.cpus[] | select(.numaNode == 1)'
+    for pod in $(numalet get pods -o name); do numalet describe pod $pod; done
     """
+    if (what, output) == ("status", "name"):
+        raise click.UsageError("status has no names (see: numalet get pods -o name)")
     answer = ControlClient(socket_path).call("GET", f"/v1/{what}")
     if output == "json":
         print_json(answer)
+    elif output == "name":
+        for name in _names(what, answer):
+            click.echo(name)
     else:
-        shown = {"pods": pods_text, "cpus": cpus_text, "nodes": nodes_text, "status": status_text}[what]
-        click.echo(shown(answer))
+        text = {"pods": pods_text, "cpus": cpus_text, "nodes": nodes_text, "status": status_text}
+        wide = {**text, "pods": pods_wide, "cpus": cpus_wide, "nodes": nodes_wide}
+        click.echo((wide if output == "wide" else text)[what](answer))
+
+
+def _names(what: str, answer: Json) -> Iterator[str]:
+    if what == "pods":
+        return (f"{pod['namespace']}/{pod['name']}" for pod in answer["pods"])
+    return (str(one["id"]) for one in answer["cpus" if what == "cpus" else "numaNodes"])
 
 
 def pods_text(answer: Json) -> str:
@@ -47,17 +77,43 @@ def pods_text(answer: Json) -> str:
 def _pod_rows(pod: Json) -> Iterator[tuple[str, ...]]:
     name = f"{pod['namespace']}/{pod['name']}"
     if pod["state"] != "Admitted":
-        yield name, pod["state"], "-", pod["reason"], "-", "-"
+        yield name, state_word(pod["state"]), "-", pod["reason"], "-", "-"
     for position, container in enumerate(pod["containers"]):
         first = position == 0
         yield (
             name if first else "",
-            _state(pod) if first else "",
+            state_word(_state(pod)) if first else "",
             container["name"],
             container["isolation"],
             container["cpus"],
             memory_text(container["memory"]),
         )
+
+
+def pods_wide(answer: Json) -> str:
+    """One line per container, with all that fits on a wide screen."""
+    if not answer["pods"]:
+        return "no pods"
+    rows = [row for pod in answer["pods"] for row in _wide_rows(pod)]
+    headings = ("pod", "state", "qos", "age", "source")
+    return table((*headings, "container", "kind", "isolation", "cpus", "memory", "cgroup"), rows)
+
+
+def _wide_rows(pod: Json) -> Iterator[tuple[str, ...]]:
+    head: tuple[str, ...] = (
+        f"{pod['namespace']}/{pod['name']}",
+        state_word(_state(pod)),
+        pod["qosClass"],
+        age(pod["admittedAt"] if "admittedAt" in pod else pod["rejectedAt"]),
+        pod["source"],
+    )
+    if pod["state"] != "Admitted":
+        yield *head, "-", "-", f"{pod['reason']}: {pod['message']}", "-", "-", "-"
+    for container in pod["containers"]:
+        memory = memory_text(container["memory"])
+        shown = (container["isolation"], container["cpus"], memory, container["cgroup"])
+        yield *head, container["name"], container["kind"], *shown
+        head = ("",) * len(head)
 
 
 def _state(pod: Json) -> str:
@@ -78,6 +134,27 @@ def cpus_text(answer: Json) -> str:
         ids = CpuSet.of(cpu["id"] for cpu in cpus)
         rows.append((ids, socket, node, owner + (" (reserved)" if reserved else "")))
     return table(("cpus", "socket", "numa node", "owner"), rows)
+
+
+def cpus_wide(answer: Json) -> str:
+    """One line per CPU."""
+    headings = ("cpu", "core", "socket", "numa node", "reserved", "owner")
+    keys = ("id", "core", "socket", "numaNode")
+    rows = [
+        (*(cpu[key] for key in keys), "reserved" if cpu["reserved"] else "-", cpu["owner"])
+        for cpu in answer["cpus"]
+    ]
+    return table(headings, rows)
+
+
+def nodes_wide(answer: Json) -> str:
+    """The table of `nodes_text`, then each NUMA node's CPUs, pod shared pools and distances."""
+    rows = [
+        (node["id"], node["cpus"] or "-", node["podShared"] or "-", " ".join(map(str, node["distances"])))
+        for node in answer["numaNodes"]
+    ]
+    more = table(("numa node", "cpus", "pod shared pools", "distances"), rows)
+    return f"{nodes_text(answer)}\n\n{more}"
 
 
 def nodes_text(answer: Json) -> str:
@@ -133,8 +210,11 @@ def verify(socket_path: Path, output: str) -> None:
 def describe(what: str, pod: str, socket_path: Path, output: str) -> None:
     """Show one pod: what was decided and why, what the kernel has.
 
+    For each file of each cgroup: what is wanted, what was written, and what the kernel makes of it.
+
     \b
     numalet describe pod trading
+    numalet describe pod telco/upf -o yaml
     """
     answer = ControlClient(socket_path).call("GET", f"/v1/pods/{pod_target(pod)}")
     if output == "json":
@@ -150,7 +230,8 @@ def pod_text(pod: Json) -> str:
         f"Uid        {pod['uid']}",
         f"QoS class  {pod['qosClass']}",
         f"Source     {pod['source']}",
-        f"State      {_state(pod)}",
+        f"Since      {_since(pod)}",
+        f"State      {state_word(_state(pod))}",
         *(f"Degraded   {reason}" for reason in pod.get("degraded", ())),
     ]
     if pod["state"] != "Admitted":
@@ -158,22 +239,61 @@ def pod_text(pod: Json) -> str:
         lines += [f"Remedy     {pod['remedy']}"] if pod["remedy"] else []
     elif pod["cpus"] is not None:
         lines.append(f"CPUs       {pod['cpus']} (shared pool of the pod: {pod['podSharedPool'] or 'none'})")
+    if pod.get("settings"):
+        lines += ["", f"{titled('Pod cgroup')} {pod['cgroup']}", *_settings_lines(pod)]
     for container in pod["containers"]:
         lines += [
             "",
-            f"Container  {container['name']} ({container['kind']}, isolation {container['isolation']})",
+            f"{titled('Container')}  {container['name']} ({container['kind']}, isolation {container['isolation']})",
             f"  {'CPUs':<22} {container['cpus']}",
             f"  {'memory':<22} {memory_text(container['memory'])}",
             *_kernel_lines(container),
         ]
     for container in pod["ephemeralContainers"]:
-        lines += ["", f"Container  {container['name']} (ephemeral)", *_kernel_lines(container)]
+        lines += ["", f"{titled('Container')}  {container['name']} (ephemeral)", *_kernel_lines(container)]
+    if pod.get("events"):
+        lines += [
+            "",
+            titled("Events"),
+            *(f"  {event_line(event)}" for event in pod["events"][-SHOWN_EVENTS:]),
+        ]
     if pod.get("trace"):
-        lines += ["", "Why", *(f"  {line}" for line in pod["trace"])]
+        lines += ["", titled("Why"), *(f"  {line}" for line in pod["trace"])]
     return "\n".join(lines)
 
 
 def _kernel_lines(container: Json) -> Iterator[str]:
     yield f"  {'cgroup':<22} {container['cgroup']}"
+    told = {line["file"] for line in container.get("settings", ())}
     for file, value in container.get("kernel", {}).items():
-        yield f"  {file:<22} {value}"
+        if file.removesuffix(".effective") not in told:
+            yield f"  {file:<22} {_amount(file, value)}"
+    yield from _settings_lines(container)
+
+
+def _amount(file: str, value: str) -> str:
+    return f"{value} ({gib(int(value))})" if file == "memory.current" else value
+
+
+def _settings_lines(cgroup: Json) -> Iterator[str]:
+    """Wanted, written and effective, file by file; what is not as it should be is marked."""
+    if not cgroup.get("settings"):
+        return
+    rows = [
+        (
+            line["file"],
+            line["wanted"] or "empty",
+            line["actual"] or "-",
+            line["effective"] or "-",
+            well("as wanted") if line["met"] else failed("NOT AS WANTED"),
+        )
+        for line in cgroup["settings"]
+    ]
+    yield from (
+        f"  {line}" for line in table(("file", "wanted", "written", "effective", ""), rows).split("\n")
+    )
+
+
+def _since(pod: Json) -> str:
+    when = pod["admittedAt"] if "admittedAt" in pod else pod["rejectedAt"]
+    return f"{local_time(when)} ({age(when)})"

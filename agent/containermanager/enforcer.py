@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 from agent.admission import isolation
 from agent.cgroup import layout
 from agent.cgroup.backend import CgroupBackend, EnforcementError
+from agent.cgroup.compared import Compared, compared
 from agent.cgroup.diff import deviations
 from agent.cgroup.facts import CgroupSettings, Facts, Isolations, container_dir
 from agent.cgroup.layout import ROOT, CgroupDir
@@ -21,7 +22,7 @@ from agent.cgroup.mirror import REMOVED, Mirror
 from agent.cgroup.plan import plan
 from agent.cgroup.planner import Planner
 from agent.cgroup.preflight import require
-from agent.cgroup.tree import KernelOffer
+from agent.cgroup.tree import KernelOffer, ObservedDir
 from agent.cgroup.units import UNLIMITED
 from agent.containermanager.machine import Machine
 from agent.domain.pod import Pod, PodUid
@@ -70,6 +71,11 @@ class Enforcer:
     def limit_pids(self, limit: int | None) -> None:
         """Let each pod have that many processes and threads; None: as many as it likes."""
         self._settings = CgroupSettings(pod_pids=UNLIMITED if limit is None else limit)
+
+    @property
+    def controllers(self) -> frozenset[str]:
+        """The cgroup controllers that this kernel offers us."""
+        return self._kernel.controllers
 
     def prepare(self) -> None:
         """Check the host and make the subtree. Raises HostError with every obstacle, nothing written."""
@@ -123,6 +129,18 @@ class Enforcer:
     def deviations(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> tuple[str, ...]:
         """A sentence for each thing in the kernel that is not as the state wants it. Raises HostError."""
         return deviations(plan(self._facts(state, pods)), self._cgroups.observe())
+
+    def compared(
+        self, state: NodeState, pods: Mapping[PodUid, Pod], directories: Iterable[CgroupDir]
+    ) -> Mapping[CgroupDir, tuple[Compared, ...]]:
+        """What is wanted of some cgroups, and what the kernel has. Raises HostError."""
+        wanted, observed = plan(self._facts(state, pods)).dirs, self._cgroups.observe().dirs
+        nothing = ObservedDir()
+        return {
+            directory: tuple(compared(wanted[directory], observed.get(directory, nothing)))
+            for directory in directories
+            if directory in wanted
+        }
 
     def vacate(self, state: NodeState, pods: Mapping[PodUid, Pod], pod: Pod) -> None:
         """Remove ``pod``'s cgroup, which is not among ``pods``, with whatever still runs in it.

@@ -17,6 +17,8 @@ from threading import Condition, RLock
 
 from agent.admission import Admitted, adapted, admit, isolation, remove_pod
 from agent.cgroup.backend import CgroupBackend
+from agent.cgroup.compared import Compared
+from agent.cgroup.layout import CgroupDir, pod_dir
 from agent.checkpoint.podrecord import PodRecord, record_of
 from agent.checkpoint.store import Store
 from agent.config.model import StateRecovery
@@ -42,6 +44,7 @@ from agent.containermanager.verdict import (
     fault_of,
 )
 from agent.domain.pod import Pod, PodUid
+from agent.domain.qos import qos_class
 from agent.domain.settings import Gates
 from agent.domain.state import NodeState
 from agent.domain.topology import NodeId
@@ -407,6 +410,9 @@ class ContainerManager:
                 recovered=self._recovered,
                 memory_at_start=self._memory_at_start,
                 drift_repairs=dict(self._enforcer.drift_repairs),
+                manifests=self._health.manifests,
+                controllers=self._enforcer.controllers,
+                boot_id=self._boot_id,
             )
 
     def find(self, namespace: str, name: str) -> Known | None:
@@ -439,6 +445,15 @@ class ContainerManager:
         with self._lock:
             admitted = self._roster.admitted.get(uid)
         return {} if admitted is None else self._enforcer.kernel_view(admitted.directories[container])
+
+    def compared(self, uid: PodUid) -> Mapping[CgroupDir, tuple[Compared, ...]]:
+        """What is wanted of each cgroup of a pod, and what the kernel has. Raises HostError."""
+        with self._lock:
+            admitted = self._roster.admitted.get(uid)
+            if admitted is None:
+                return {}
+            directories = (pod_dir(uid, qos_class(admitted.pod)), *admitted.directories.values())
+            return self._enforcer.compared(self._state, self._roster.pods(), directories)
 
     def deviations(self) -> tuple[str, ...]:
         """What the kernel has otherwise than decided, a sentence each. Raises HostError."""

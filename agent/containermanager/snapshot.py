@@ -69,6 +69,11 @@ class Snapshot:
     recovered: Mapping[str, int] = field(default_factory=dict)
     memory_at_start: Mapping[NodeId, int] = field(default_factory=dict)
     drift_repairs: Mapping[str, int] = field(default_factory=dict)
+    manifests: tuple[str, ...] = ()
+    """Those of ``problems`` that are in the manifest directory."""
+    controllers: frozenset[str] = frozenset()
+    """The cgroup controllers that the kernel offers."""
+    boot_id: str = ""
 
     @property
     def troubles(self) -> tuple[str, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
 
+from agent import __version__
 from agent.api.routes import control_routes
 from agent.api.server import RequestError
 from agent.config import Config
@@ -188,13 +190,19 @@ def test_without_policies_every_cpu_is_shared() -> None:
 def test_the_status_counts_and_complains(api: Api) -> None:
     api.apply(manifest("a"), manifest("big", cpu="64"))
     api.owner.manifest_problems(("x.yaml: malformed",))
-    assert api.call("GET status") == {
+    status = api.call("GET status")
+    daemon, node = status.pop("daemon"), status.pop("node")
+    assert daemon == {"version": __version__, "pid": os.getpid(), "since": "2026-01-01T00:00:01Z"}
+    assert (node["numaNodes"], node["bootID"]) == (2, "boot")
+    assert {"cpu", "cpuset", "memory"} <= set(node["controllers"])
+    assert status == {
         "pods": 1,
         "rejected": 1,
         "degraded": 0,
         "cpus": {"online": "0-7", "shared": "0,3-7", "exclusive": "1-2"},
         "problems": ["x.yaml: malformed"],
         "pendingRestart": [],
+        "remedies": ["correct the file: it is read again as soon as it changes"],
     }
 
 
@@ -214,6 +222,8 @@ def test_events_are_answered_from_a_number_on_and_of_one_pod(api: Api) -> None:
     }
     assert event["text"].startswith("admitted pod default/a: main: cpu: exclusive slice, CPUs 1-2")
     assert api.call("GET events", since="3", wait="0.01")["events"] == []
+    anew = api.call("GET events", since="3", wait="60", run="an earlier one")["events"]
+    assert [event["sequence"] for event in anew] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from agent import __version__
-from agent.cli.app import COMMANDS
+from agent.cli.app import COMMANDS, numalet
 from tests.cli.command import invoke
 
 HEAVY = (
@@ -94,6 +97,24 @@ def test_every_command_has_help(command: str) -> None:
     result = invoke(command, "--help")
     assert (result.status, result.err) == (0, "")
     assert result.out.startswith(f"Usage: numalet {command} ")
+
+
+def commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command, and every command of a command."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands(numalet)], ids=" ".join)
+def test_the_help_of_every_command_has_an_example(path: tuple[str, ...]) -> None:
+    after_usage = invoke(*path, "--help").out.partition("\n")[2]
+    examples = re.findall(rf"^ +(?:.*[ (])?numalet {' '.join(path)}\b.*$", after_usage, re.MULTILINE)
+    assert examples, after_usage
 
 
 def test_the_version() -> None:

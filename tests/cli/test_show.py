@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from agent.cgroup.layout import CgroupDir
 from agent.cli.show import cpus_text
+from agent.manifest.problem import Problems
+from agent.manifest.yamltext import read_yaml
 from tests.cli.command import Command
 from tests.containermanager.node import Node, best_effort, budgeted, manifest, topology
 
@@ -116,11 +119,57 @@ def test_a_pod_is_described_as_a_whole(filled: Command) -> None:
         "CPUs       1-3 (shared pool of the pod: 3)",
         "Container  main (app, isolation container)",
         "  cgroup                 /sys/fs/cgroup/test/poduid-team/main",
-        "  cpuset.cpus.effective  1-2",
+        "Pod cgroup /sys/fs/cgroup/test/poduid-team",
         "Container  debug (ephemeral)",
+        "Events",
         "Why",
     ):
         assert line in text.splitlines()
+    assert ["cpuset.cpus", "1-2", "1-2", "1-2", "as wanted"] in cells(text)
+    assert re.search(r"^  2026-01-01 \S+  Admitted +admitted pod default/team: ", text, re.MULTILINE)
+
+
+def test_what_the_kernel_has_otherwise_than_wanted_is_marked(filled: Command) -> None:
+    backend = filled.owner._enforcer._cgroups
+    directory = CgroupDir("poduid-team/main")
+    backend.write(directory, "cpuset.cpus", "1,7")
+    text = filled("describe", "pod", "team").out
+    filled.owner.reconcile()
+    assert ["cpuset.cpus", "1-2", "1,7", "1,7", "NOT AS WANTED"] in cells(text)
+    assert "NOT AS WANTED" not in filled("describe", "pod", "team").out
+
+
+def test_names_are_for_scripts(filled: Command) -> None:
+    names = ["default/team", "default/guest", "default/big"]
+    assert filled("get", "pods", "-o", "name").out.splitlines() == names
+    assert filled("get", "nodes", "-o", "name").out == "0\n1\n"
+    assert filled("get", "cpus", "-o", "name").out.split() == list("01234567")
+    refused = filled("get", "status", "-o", "name")
+    assert (refused.status, refused.out) == (2, "")
+
+
+def test_wide_tells_more_of_each_pod_cpu_and_node(filled: Command) -> None:
+    first, second, *_, big = cells(filled("get", "pods", "-o", "wide").out)[1:]
+    assert first[:3] == ["default/team", "Admitted", "Guaranteed"]
+    assert first[4:8] == ["api", "main", "app", "container"]
+    assert second[-1] == "/sys/fs/cgroup/test/poduid-team/shared.pool/helper"
+    assert "TopologyAffinityError: Resources cannot be allocated with Topology locality" in big
+    assert cells(filled("get", "cpus", "-o", "wide").out)[1:3] == [
+        ["0", "0", "0", "0", "reserved", "node shared pool"],
+        ["1", "1", "0", "0", "-", "default/team/main"],
+    ]
+    assert cells(filled("get", "nodes", "-o", "wide").out)[-2][:3] == ["0", "0-3", "3"]
+
+
+@pytest.mark.parametrize("command", [("get", "pods"), ("get", "nodes"), ("describe", "pod", "team")])
+def test_yaml_says_what_json_says(filled: Command, command: tuple[str, ...]) -> None:
+    told = filled(*command, "-o", "yaml").out
+    problems = Problems("shown")
+    assert read_yaml(told.encode(), problems) == read_yaml(
+        filled(*command, "-o", "json").out.encode(), problems
+    )
+    assert not problems.found
+    assert told.startswith(("pods:\n", "numaNodes:\n", "namespace: default\n"))
 
 
 def test_a_refused_pod_is_described_with_its_reason(filled: Command) -> None:

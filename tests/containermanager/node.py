@@ -114,7 +114,7 @@ class Node:
 
     def now(self) -> str:
         self._ticks += 1
-        return f"2026-01-01T00:00:{self._ticks:02d}Z"
+        return f"2026-01-01T00:{self._ticks // 60:02d}:{self._ticks % 60:02d}Z"
 
     def stopped_owner(
         self,
