@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 
-.PHONY: help demo test unit vm check lint types layers format proto docs bench clean
+.PHONY: help demo test unit vm check lint types layers format proto docs man bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ proto: ## generate the Python code of the .proto files, which is checked in
 docs: ## generate the schema, the reference and the default file of the configuration, which are checked in
 	@scripts/bootstrap
 	scripts/gen-config-docs
+
+man: ## write the manual pages into build/man
+	@scripts/bootstrap
+	scripts/gen-man build/man
 
 bench: ## measure; one table, see docs/performance.md
 	@scripts/bootstrap
