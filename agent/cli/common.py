@@ -6,13 +6,15 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import click
 
 from agent.api.client import ControlClient, ControlError
-from agent.domain.topology import Topology
+
+if TYPE_CHECKING:
+    from agent.domain.topology import Topology
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -88,9 +88,6 @@ def _node(answer: Json) -> Iterator[str]:
     yield f"Kernel     cgroup v2 with {', '.join(node['controllers']) or 'no controllers'}; boot {node['bootID']}"
     since = f"since {local_time(daemon['since'])} ({age(daemon['since'])})"
     yield f"Daemon     numalet {daemon['version']}, pid {daemon['pid']}, {since}"
-    for name in ("configuration", "isolation"):  # where the daemon tells of them
-        if daemon.get(name):
-            yield f"{name.capitalize():<10} {daemon[name]}"
 
 
 def _pools(nodes: list[Json], *, unicode: bool) -> Iterator[str]:
