@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
-from threading import Thread
 
+from agent.api.serving import Serving
 from agent.config.address import Address
 from agent.errors import HostError
 
@@ -33,17 +33,15 @@ class PageServer:
                 f"cannot serve metrics on {where}: {error}", hint="choose another metricsBindAddress"
             ) from error
         self.port: int = self._server.server_address[1]
-        self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._serving = Serving(self._server, "metrics")
 
     def start(self) -> None:
         """Begin to serve."""
-        self._thread.start()
+        self._serving.start()
 
     def stop(self) -> None:
         """Stop serving, if it was begun."""
-        if self._thread.is_alive():
-            self._server.shutdown()
-        self._server.server_close()
+        self._serving.stop()
 
 
 class _Server(ThreadingMixIn, TCPServer):

@@ -19,10 +19,10 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
-from threading import Thread
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from agent.api.serving import Serving
 from agent.api.unixsocket import socket_place
 from agent.errors import HostError, NumaletError
 
@@ -59,11 +59,11 @@ class ControlServer:
         self._server = _Server(path, routes)
         if group is not None:
             self.admit_group(group)
-        self._thread = Thread(target=self._server.serve_forever, name="control-api", daemon=True)
+        self._serving = Serving(self._server, "control-api")
 
     def start(self) -> None:
         """Begin to serve."""
-        self._thread.start()
+        self._serving.start()
 
     def admit_group(self, group: int | None) -> None:
         """Members of this group may do what root may; None: nobody else may. Raises HostError."""
@@ -79,9 +79,7 @@ class ControlServer:
 
     def stop(self) -> None:
         """Stop serving, if it was begun, and remove the socket."""
-        if self._thread.is_alive():
-            self._server.shutdown()
-        self._server.server_close()
+        self._serving.stop()
         self.path.unlink(missing_ok=True)
 
 

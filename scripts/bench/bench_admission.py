@@ -22,7 +22,7 @@ from agent.containermanager.machine import Machine
 from agent.domain.idset import NodeMask
 from agent.domain.pod import Pod
 from scripts.bench.machines import amounts, app, machine, pod, settings
-from scripts.bench.registry import benchmark
+from scripts.bench.registry import Times, Undone, benchmark
 
 PODS = 250
 _TMPFS = Path("/dev/shm")  # noqa: S108 - a directory of our own in it
@@ -35,8 +35,6 @@ class Daemon:
 
     owner: ContainerManager
     client: ControlClient
-    cgroups: FakeCgroups
-    state: Path
 
     def admit(self, name: str) -> None:
         """Hand in an exclusive pod as a user does."""
@@ -90,37 +88,61 @@ def daemon(pods: int, make: Callable[[int], Pod] = _exclusive, cpus: int = 1024)
         verdict = owner.admit(make(number), "api")
         if verdict.kind is not VerdictKind.ADMITTED:
             raise ValueError(verdict.message)
-    found = Daemon(owner, ControlClient(work / "control.sock"), cgroups, work / "state")
+    found = Daemon(owner, ControlClient(work / "control.sock"))
     for number in range(20):  # what is remembered of files is remembered by then
         found.admit(f"warm-{number}")
         found.remove(f"warm-{number}")
     return found
 
 
-def _pairs(running: Daemon) -> Callable[[], object]:
-    numbers = count()
-
-    def admit_and_remove() -> None:
-        name = f"pod-{next(numbers)}"
-        running.admit(name)
-        running.remove(name)
-
-    return admit_and_remove
-
-
-def _admissions(running: Daemon, most: int) -> Callable[[], object]:
-    """Admit one more pod each time; after ``most`` as many are removed at once, which is timed with the last."""
-    names: list[str] = []
-    numbers = count()
+def _admission(running: Daemon) -> Undone:
+    names = (f"pod-{number}" for number in count())
+    admitted: list[str] = []
 
     def admit() -> None:
-        names.append(f"pod-{next(numbers)}")
-        running.admit(names[-1])
+        admitted.append(next(names))
+        running.admit(admitted[-1])
 
-    return admit
+    return Undone(admit, lambda: running.remove(admitted.pop()))
 
 
-@benchmark(aim_ms=6)
-def socket_250_pods() -> Callable[[], object]:
-    """An exclusive pod is admitted and removed again over the control socket beside 250 others."""
-    return _pairs(daemon(PODS))
+def _removal(running: Daemon) -> Undone:
+    names = (f"pod-{number}" for number in count())
+    admitted = [next(names)]
+    running.admit(admitted[0])
+
+    def again() -> None:
+        admitted.append(next(names))
+        running.admit(admitted[-1])
+
+    return Undone(lambda: running.remove(admitted.pop()), again)
+
+
+@benchmark(aim_ms=3)
+def beside_250_pods() -> Undone:
+    """An exclusive pod is admitted over the control socket beside 250 exclusive ones."""
+    return _admission(daemon(PODS))
+
+
+@benchmark(aim_ms=Times(1, "admission.beside_250_pods"))
+def removal_beside_250_pods() -> Undone:
+    """It is removed."""
+    return _removal(daemon(PODS))
+
+
+@benchmark(aim_ms=None)
+def beside_1000_pods() -> Undone:
+    """The same admission beside 1,000."""
+    return _admission(daemon(1000, cpus=4096))
+
+
+@benchmark(aim_ms=None)
+def beside_250_sharing_pods() -> Undone:
+    """The same admission beside 250 pods on the shared pool, of which each has to leave the CPUs."""
+    return _admission(daemon(PODS, _sharing))
+
+
+@benchmark(aim_ms=15)
+def reconcile_250_pods() -> Callable[[], object]:
+    """A reconcile that finds nothing to do."""
+    return daemon(PODS).owner.reconcile

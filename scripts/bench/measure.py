@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from scripts.bench.registry import Benchmark
+from scripts.bench.registry import Benchmark, Undone
 
 _MOST_RUNS = 1000
 _LEAST_RUNS = 10
@@ -34,8 +34,10 @@ class Result:
 
 def measure(bench: Benchmark, seconds: float) -> Result:
     """Run ``bench`` for about ``seconds``, after one run that fills caches and is not counted."""
-    timed = bench.setup()
+    prepared = bench.setup()
+    timed, undo = (prepared.work, prepared.undo) if isinstance(prepared, Undone) else (prepared, _nothing)
     timed()
+    undo()
     gc.collect()
     times: list[int] = []
     end = time.process_time_ns() + int(seconds * 1e9)
@@ -43,6 +45,7 @@ def measure(bench: Benchmark, seconds: float) -> Result:
         start = time.process_time_ns()
         timed()
         times.append(time.process_time_ns() - start)
+        undo()
     times.sort()
     return Result(
         name=bench.name,
@@ -51,6 +54,10 @@ def measure(bench: Benchmark, seconds: float) -> Result:
         p99_ms=round(times[-(-len(times) * 99 // 100) - 1] / 1e6, 4),
         runs=len(times),
     )
+
+
+def _nothing() -> None:
+    pass
 
 
 def as_json(results: Iterable[Result], aims: Mapping[str, float]) -> Mapping[str, object]:

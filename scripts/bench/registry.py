@@ -17,7 +17,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-Setup = Callable[[], Callable[[], object]]
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """Something to time, and what brings back the state before it, which is not timed."""
+
+    work: Callable[[], object]
+    undo: Callable[[], object]
+
+
+Setup = Callable[[], Callable[[], object] | Undone]
 
 _PREFIX = "bench_"
 
