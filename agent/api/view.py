@@ -18,6 +18,7 @@ from agent.domain.pod import Container, Pod, ResourceName
 from agent.domain.qos import qos_class
 from agent.domain.state import Block, Blocks
 from agent.domain.topology import CpuId
+from agent.drawing import Holder, Kind, Memory, Picture, bare_memory
 
 Json = dict[str, Any]
 
@@ -114,8 +115,8 @@ def _rejected(rejected: RejectedPod) -> Json:
 
 
 def cpus_json(snapshot: Snapshot) -> Json:
-    """Each online CPU: where it is, and who holds it."""
-    owners = dict(_owners(snapshot))
+    """Each online CPU: where it is, who holds it, and of what kind it is in a picture."""
+    holders = cpu_holders(snapshot)
     return {
         "cpus": [
             {
@@ -124,23 +125,59 @@ def cpus_json(snapshot: Snapshot) -> Json:
                 "socket": cpu.socket,
                 "numaNode": cpu.node,
                 "reserved": cpu.id in snapshot.managers.cpu.reserved,
-                "owner": owners.get(cpu.id, "node shared pool"),
+                "owner": _owner(holders[cpu.id]),
+                "kind": holders[cpu.id].kind.value,
+                "pod": holders[cpu.id].pod,
+                "container": holders[cpu.id].container,
             }
             for cpu in snapshot.topology.cpus
         ]
     }
 
 
-def _owners(snapshot: Snapshot) -> Iterator[tuple[CpuId, str]]:
-    """Who holds each CPU that is not in the node shared pool; later, more exact owners win."""
+def _owner(holder: Holder) -> str:
+    if not holder.pod:
+        return Kind.NODE_SHARED.value
+    return f"{holder.pod}/{holder.container}" if holder.container else f"{holder.pod} ({holder.kind.value})"
+
+
+def cpu_holders(snapshot: Snapshot) -> dict[CpuId, Holder]:
+    """Who holds each online CPU; later, more exact holders win."""
+    return {
+        **{cpu.id: _unheld(snapshot, cpu.id) for cpu in snapshot.topology.cpus},
+        **{cpu: holder for cpu, holder in _held(snapshot) if cpu in snapshot.topology.online},
+    }
+
+
+def _unheld(snapshot: Snapshot, cpu: CpuId) -> Holder:
+    if cpu in snapshot.managers.cpu.reserved:
+        return Holder(Kind.RESERVED)
+    return Holder(Kind.ISOLATED if cpu in snapshot.topology.isolated else Kind.NODE_SHARED)
+
+
+def _held(snapshot: Snapshot) -> Iterator[tuple[CpuId, Holder]]:
     for admitted in snapshot.pods.values():
         pod = admitted.pod
         for cpu in snapshot.state.cpu.pod_entries.get(pod.uid, NO_CPUS):
-            yield CpuId(cpu), f"{pod.full_name} (pod shared pool)"
+            yield CpuId(cpu), Holder(Kind.POD_SHARED, pod.full_name)
         for container in pod.containers:
             if admitted.isolation[container.name] is Isolation.CONTAINER:
                 for cpu in snapshot.state.cpu.of(pod.uid, container.name) or NO_CPUS:
-                    yield CpuId(cpu), f"{pod.full_name}/{container.name}"
+                    yield CpuId(cpu), Holder(Kind.EXCLUSIVE, pod.full_name, container.name)
+
+
+def picture(snapshot: Snapshot) -> Picture:
+    """The machine as it is drawn: CPUs by holder, memory by type."""
+    memory = {
+        node: tuple(
+            Memory(type=kind, total=table.total, reserved=table.system_reserved, held=table.reserved)
+            for kind, table in held.tables.items()
+            if table.total
+        )
+        for node, held in snapshot.state.memory.nodes.items()
+    }
+    bare = {node.id: bare_memory(node) for node in snapshot.topology.nodes}
+    return Picture(topology=snapshot.topology, holders=cpu_holders(snapshot), memory={**bare, **memory})
 
 
 def nodes_json(snapshot: Snapshot) -> Json:

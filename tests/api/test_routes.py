@@ -150,7 +150,15 @@ def test_every_cpu_has_its_owner(api: Api) -> None:
         "numaNode": 1,
         "reserved": False,
         "owner": "default/a/main",
+        "kind": "exclusive slice",
+        "pod": "default/a",
+        "container": "main",
     }
+    assert [cpu["kind"] for cpu in cpus if cpu["id"] in {0, 1, 3}] == [
+        "reserved",
+        "exclusive slice",
+        "pod shared pool",
+    ]
 
 
 def test_cpus_an_init_container_lent_belong_to_who_runs_now(api: Api) -> None:
