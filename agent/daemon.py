@@ -21,7 +21,8 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Self
 
 from agent.api.configuration import configuration_routes
-from agent.api.http import Page, PageServer
+from agent.api.http import Page, PageServer, Request
+from agent.api.page import page_routes
 from agent.api.routes import control_routes
 from agent.api.server import ControlServer
 from agent.api.unixsocket import group_id
@@ -208,7 +209,13 @@ class Daemon:
         address = parse_address(text)
         if address is None:
             return None
-        routes = {"/metrics": self._metrics_page, "/healthz": _healthy, "/readyz": self._ready_page}
+        routes: dict[str, Callable[[Request], Page]] = {
+            "/metrics": self._metrics_page,
+            "/healthz": _healthy,
+            "/readyz": self._ready_page,
+        }
+        if self.config.ui:
+            routes |= page_routes(self.owner, address)
         return PageServer(address, routes)
 
     def _stop_pages(self) -> None:
@@ -296,14 +303,13 @@ class Daemon:
             self.owner.hardware_changed(self.hardware.look)
         self.owner.reconcile()
 
-    def _metrics_page(self, accept: str) -> Page:
-        body, kind = self._metrics.page(accept)
-        return 200, body, kind
+    def _metrics_page(self, request: Request) -> Page:
+        return Page(200, *self._metrics.page(request.accept))
 
-    def _ready_page(self, _accept: str) -> Page:
+    def _ready_page(self, _request: Request) -> Page:
         failures = self.owner.snapshot().failures
         text = "\n".join(failures or ("ok",)) + "\n"
-        return (503 if failures else 200), text.encode(), "text/plain; charset=utf-8"
+        return Page(503 if failures else 200, text.encode())
 
 
 class _Chore:
@@ -337,5 +343,5 @@ def _outlived(what: str) -> Iterator[None]:
         log.exception("%s: internal error", what)
 
 
-def _healthy(_accept: str) -> Page:
-    return 200, b"ok\n", "text/plain; charset=utf-8"
+def _healthy(_request: Request) -> Page:
+    return Page(200, b"ok\n")

@@ -1,4 +1,7 @@
-"""The TCP face: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for supervisors."""
+"""The TCP face: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for supervisors, ``/`` for people.
+
+It only reads: GET and HEAD are all it knows, so that nothing on TCP can change anything.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
+from typing import Final
 
 from agent.api.serving import Serving
 from agent.config.address import Address
@@ -15,10 +21,31 @@ from agent.errors import HostError
 
 log = logging.getLogger(__name__)
 
-Page = tuple[int, bytes, str]
-"""Status, body, content type."""
-Pages = Mapping[str, Callable[[str], Page]]
-"""What serves each path, given the request's Accept header."""
+_TEXT: Final = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a page may want to know of the request; an absent header is empty."""
+
+    accept: str = ""
+    host: str = ""
+    if_none_match: str = ""
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer: status, body, content type, further headers."""
+
+    status: int
+    body: bytes
+    kind: str = _TEXT
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Pages = Mapping[str, Callable[[Request], Page]]
+"""What serves each path."""
 
 
 class PageServer:
@@ -65,23 +92,45 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     timeout = 30
 
+    server_version = "numalet"
+    sys_version = ""
+
     def do_GET(self) -> None:
-        status, body, kind = self._page()
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
+        page = self._page()
+        self._head(page)
+        self.wfile.write(page.body)
+
+    def do_HEAD(self) -> None:
+        self._head(self._page())
+
+    def _refuse(self) -> None:
+        refusal = Page(405, b"this address is for reading: GET and HEAD\n", headers={"Allow": "GET, HEAD"})
+        self._head(refusal)
+        self.wfile.write(refusal.body)
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse  # noqa: N815 - http.server's names
+
+    def _head(self, page: Page) -> None:
+        self.send_response(page.status)
+        self.send_header("Content-Type", page.kind)
+        if page.status != HTTPStatus.NOT_MODIFIED:
+            self.send_header("Content-Length", str(len(page.body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        for name, value in page.headers.items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
 
     def _page(self) -> Page:
-        page = self.server.pages.get(self.path.partition("?")[0])
+        path, _, query = self.path.partition("?")
+        page = self.server.pages.get(path)
         if page is None:
-            return 404, b"not found\n", "text/plain"
+            return Page(404, b"not found\n")
+        get = self.headers.get
         try:
-            return page(self.headers.get("Accept", ""))
+            return page(Request(get("Accept", ""), get("Host", ""), get("If-None-Match", ""), query))
         except Exception:
-            log.exception("page failed: %s", self.path)
-            return 500, b"internal error\n", "text/plain"
+            log.exception("page failed: %s", path)
+            return Page(500, b"internal error\n")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
         log.debug(format, *args)

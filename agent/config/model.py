@@ -89,6 +89,7 @@ class Config:
     pod_resources_socket: str | None = None
     pod_resources_mode: int = 0o660
     metrics_address: str = "127.0.0.1:9447"
+    ui: bool = True
     state_recovery: StateRecovery = StateRecovery.REBUILD
     log_level: LogLevel = LogLevel.INFO
     log_format: LogFormat = LogFormat.TEXT

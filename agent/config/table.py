@@ -224,8 +224,14 @@ FACES: Final = (
         "metricsBindAddress",
         "metrics_address",
         kinds.ADDRESS,
-        'Where /metrics, /healthz and /readyz are served; "" for nowhere.',
+        'Where /metrics, /healthz, /readyz and the web page are served; "" for nowhere.',
         reload=Reload.LIVE,
+    ),
+    _field(
+        "ui",
+        "ui",
+        kinds.FLAG,
+        "Serve the web page, which can change nothing, on metricsBindAddress; see docs/page.md.",
     ),
     _field(
         "logLevel",

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final
 
 from agent.domain.idset import NO_CPUS, CpuSet
+from agent.domain.pod import MEMORY
 from agent.domain.topology import NO_NODE, Cpu, NodeId, Topology
 from agent.drawing.picture import Memory, Picture, runs
 
@@ -111,4 +112,7 @@ def _core(threads: tuple[Part, ...], first: Cpu) -> tuple[Part, ...]:
 
 
 def _memory(picture: Picture, node: NodeId) -> tuple[Memory, ...]:
-    return picture.memory.get(node, ())
+    """Ordinary memory first, then huge pages."""
+    return tuple(
+        sorted(picture.memory.get(node, ()), key=lambda memory: (memory.type != MEMORY, memory.type))
+    )

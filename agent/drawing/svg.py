@@ -43,7 +43,8 @@ _FRAMES: Final = {
     Level.ABSENT: ("absent", 7, 13),
 }
 """Class, corner radius and size of the title."""
-_PATTERNS: Final = {Kind.POD_SHARED: "hatch", Kind.RESERVED: "dots", Kind.ISOLATED: "lines"}
+PATTERNS: Final = {Kind.POD_SHARED: "hatch", Kind.RESERVED: "dots", Kind.ISOLATED: "lines"}
+"""The ``numalet-…`` pattern over the colour, for who cannot tell colours apart."""
 _ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _DEFINITIONS: Final = (
     '<defs><pattern id="numalet-hatch" width="6" height="6" patternUnits="userSpaceOnUse"'
@@ -62,8 +63,11 @@ class Names(Enum):
     ELSEWHERE = False
 
 
-def svg(picture: Picture, width: int = 1040, *, names: Names = Names.SHOWN) -> str:
-    """A drawing within ``width`` pixels where the machine allows it; styled by `stylesheet`, not included."""
+def svg(picture: Picture, width: int = 1040, *, names: Names = Names.SHOWN, scale: float = 1) -> str:
+    """A drawing within ``width`` pixels where the machine allows it, shown ``scale`` times as large.
+
+    It is styled by `stylesheet`, which is not included.
+    """
     drawing = _Drawing(picture)
     machine = layout(parts(picture), METRICS, width)
     across = max(machine.width, min(width, LEAST_WIDTH))
@@ -78,7 +82,7 @@ def svg(picture: Picture, width: int = 1040, *, names: Names = Names.SHOWN) -> s
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="numalet" role="img"'
-        f' aria-labelledby="numalet-title numalet-desc" width="{across}" height="{bottom}"'
+        f' aria-labelledby="numalet-title" aria-describedby="numalet-desc" width="{across * scale:g}" height="{bottom * scale:g}"'
         f' viewBox="0 0 {across} {bottom}">'
         f'<title id="numalet-title">{_text(summary(picture))}</title>'
         f'<desc id="numalet-desc">{_text("; ".join(description(picture)))}</desc>'
@@ -226,7 +230,7 @@ def _flow(entries: Iterable[tuple[Kind, str, str]], width: int, top: int) -> tup
 
 def _tile(kind: Kind, x: float, y: float, width: float, height: float) -> str:
     place = f'x="{x + 0.5}" y="{y + 0.5}" width="{width - 1}" height="{height - 1}" rx="3"'
-    pattern = _PATTERNS.get(kind)
+    pattern = PATTERNS.get(kind)
     over = f'<rect {place} fill="url(#numalet-{pattern})"/>' if pattern else ""
     return f'<rect class="cell" {place}/>{over}'
 

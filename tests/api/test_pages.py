@@ -9,18 +9,18 @@ from http.client import HTTPConnection
 
 import pytest
 
-from agent.api.http import Page, PageServer
+from agent.api.http import Page, PageServer, Request
 from agent.config.address import Address
 from agent.errors import HostError
 
 
-def broken(_accept: str) -> Page:
+def broken(_request: Request) -> Page:
     raise ZeroDivisionError
 
 
 PAGES = {
-    "/metrics": lambda accept: (200, accept.encode(), "text/plain"),
-    "/readyz": lambda _accept: (503, b"not yet\n", "text/plain"),
+    "/metrics": lambda request: Page(200, request.accept.encode()),
+    "/readyz": lambda _request: Page(503, b"not yet\n"),
     "/broken": broken,
 }
 

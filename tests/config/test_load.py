@@ -80,6 +80,7 @@ controlSocketGroup: operators
 podResourcesSocket: /tmp/kubelet.sock
 podResourcesSocketMode: 0600
 metricsBindAddress: "[::1]:9447"
+ui: false
 stateRecovery: strict
 logLevel: warning
 logFormat: json
@@ -122,6 +123,7 @@ def test_every_field_is_read() -> None:
         pod_resources_socket="/tmp/kubelet.sock",  # noqa: S108
         pod_resources_mode=0o600,
         metrics_address="[::1]:9447",
+        ui=False,
         state_recovery=StateRecovery.STRICT,
         log_level=LogLevel.WARNING,
         log_format=LogFormat.JSON,

@@ -249,6 +249,18 @@ def test_without_a_metrics_address_no_page_is_served(running: Running) -> None:
         socket.create_connection((host, int(port)), 5)
 
 
+def test_the_page_shows_the_pods_unless_it_is_switched_off(running: Running) -> None:
+    running.write("a.yaml", json.dumps(manifest("a")))
+    running.start()
+    status, text = running.page("/")
+    assert (status, "default/a" in text) == (200, True)
+    running.stop()
+    running.config = replace(running.config, ui=False)
+    running.start()
+    assert running.page("/") == running.page("/live") == (404, "not found\n")
+    assert running.page("/healthz")[0] == 200
+
+
 def test_a_second_daemon_on_the_socket_touches_nothing(running: Running) -> None:
     running.start()
     other = Node()

@@ -75,7 +75,7 @@ def test_it_is_one_image_with_a_name_and_a_description() -> None:
     root = parsed(svg(full_picture(machine())))
     assert root.attrib["role"] == "img"
     ids = {element.attrib["id"]: element for element in root.iter() if "id" in element.attrib}
-    title, description = (ids[name] for name in root.attrib["aria-labelledby"].split())
+    title, description = (ids[root.attrib[f"aria-{by}"]] for by in ("labelledby", "describedby"))
     assert title.text == "4 CPUs, 2 cores, 1 package, 1 NUMA node, 4.0 GiB"
     assert description.text == (
         "exclusive slice: CPUs 1-2; pod shared pool: CPUs 3; reserved: CPUs 0; A is pod default/a: CPUs 1-3"
