@@ -70,6 +70,7 @@ class _Layout:
     def __init__(self, metrics: Metrics, shape: float) -> None:
         self.metrics = metrics
         self.shape = shape
+        self._counts: dict[tuple[object, ...], int] = {}
 
     def placed(self, part: Part, width: int) -> Box:
         if part.level is Level.CPU:
@@ -79,7 +80,7 @@ class _Layout:
         inner = [self.placed(child, width - 2 * frame.side) for child in part.children]
         # The machine itself is as wide as it may be.
         shape = 1e9 if part.level is Level.MACHINE else self.shape
-        rows = _best(inner, frame, width - 2 * frame.side, shape)
+        rows = self._rows(inner, frame, width - 2 * frame.side, shape)
         boxes = []
         y = top
         for row in rows:
@@ -92,6 +93,15 @@ class _Layout:
         across = max((box.x + box.width for box in boxes), default=frame.side) + frame.side
         return Box(part, 0, 0, max(across, frame.least), bottom + frame.bottom, tuple(boxes))
 
+    def _rows(self, boxes: Sequence[Box], frame: Frame, width: int, shape: float) -> list[Sequence[Box]]:
+        """The boxes in their best rows; boxes of the same sizes are many, and looked at once."""
+        if not boxes:
+            return []
+        sizes = (frame, width, shape, *((box.width, box.height) for box in boxes))
+        if sizes not in self._counts:
+            self._counts[sizes] = len(_best(boxes, frame, width, shape)[0])
+        return _in_rows(boxes, self._counts[sizes])
+
     def _cell(self, part: Part) -> Box:
         width = max(
             self.metrics.cell_width, ceil(self.metrics.character * len(part.title)) + self.metrics.cell_margin
@@ -101,12 +111,14 @@ class _Layout:
 
 def _best(boxes: Sequence[Box], frame: Frame, width: int, shape: float) -> list[Sequence[Box]]:
     """The boxes in rows of equal number, no wider than ``width`` if possible, nearest to ``shape``."""
-    if not boxes:
-        return []
     counts = sorted({-(-len(boxes) // rows) for rows in range(1, len(boxes) + 1)}, reverse=True)
-    ways = [[boxes[i : i + count] for i in range(0, len(boxes), count)] for count in counts]
+    ways = [_in_rows(boxes, count) for count in counts]
     fitting = [way for way in ways if _width(way, frame) <= width] or ways[-1:]
     return min(fitting, key=lambda way: _oddness(way, _width(way, frame) / _height(way, frame) / shape))
+
+
+def _in_rows(boxes: Sequence[Box], count: int) -> list[Sequence[Box]]:
+    return [boxes[i : i + count] for i in range(0, len(boxes), count)]
 
 
 def _oddness(rows: Sequence[Sequence[Box]], ratio: float) -> float:
