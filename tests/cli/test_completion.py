@@ -52,7 +52,7 @@ def test_commands_and_options_are_completed(on_path: str) -> None:
         (("describe", "pod", ""), ["team", "upf-1.edge", "telco/upf-1.edge"]),
         (("describe", "pod", "upf-1."), ["upf-1.edge"]),
         (("delete", "telco/"), ["telco/upf-1.edge"]),
-        (("events", "--pod", "te"), ["team", "telco/upf-1.edge"]),
+        (("events", "--pod", "t"), ["team", "telco/upf-1.edge"]),
         (("exec", "team", ""), ["main", "helper"]),
         (("exec", "telco/upf-1.edge", "m"), ["main"]),
         (("exec", "nobody", ""), []),
