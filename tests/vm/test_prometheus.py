@@ -17,7 +17,10 @@ import pytest
 
 from tests.vm.node import PATIENCE, Node, best_effort, exclusive, free_port, mixed, running, wait_until
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.timeout(400)]
+
+GO_PATIENCE = 3 * PATIENCE
+"""Seconds; emulated CPUs take their time to start a program of 50 MB."""
 
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring"
 KUBELETS_NAMES = {
@@ -38,7 +41,7 @@ def promtool(*words: str, stdin: str = "") -> tuple[int, str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE,
+        timeout=GO_PATIENCE,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -104,7 +107,7 @@ def prometheus(work: Path, node: Node) -> Iterator[Prometheus]:
     server = Prometheus(work, node)
     process = subprocess.Popen(server.command, cwd=work)
     try:
-        wait_until(server.is_up, "Prometheus has scraped the daemon", 3 * PATIENCE, every=0.5)
+        wait_until(server.is_up, "Prometheus has scraped the daemon", GO_PATIENCE, every=0.5)
         yield server
     finally:
         process.kill()
