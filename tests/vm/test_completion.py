@@ -56,7 +56,7 @@ def _gone(node: Node, environ: dict[str, str]) -> Iterator[None]:
 def test_fish_offers_pods_and_containers(environ: dict[str, str]) -> None:
     program = (
         "numalet completion fish | source; "
-        "complete -C 'numalet describe pod '; echo --; complete -C 'numalet exec upf-1.edge si'"
+        "complete -C 'numalet describe pod '; echo ====; complete -C 'numalet exec upf-1.edge si'"
     )
     done = subprocess.run(
         ["fish", "--no-config", "-c", program],
@@ -66,7 +66,7 @@ def test_fish_offers_pods_and_containers(environ: dict[str, str]) -> None:
         env=environ,
         timeout=2 * PATIENCE,
     )
-    pods, containers = done.stdout.split("--\n")
+    pods, containers = done.stdout.split("====\n")
     assert pods.split() == ["telco-5g/upf-1.core", "upf-1.edge"]
     assert containers.split() == ["side", "side-2"]
 
