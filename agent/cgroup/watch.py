@@ -9,6 +9,8 @@ what a stranger wrote before that moment is what is read back, and what comes la
 from __future__ import annotations
 
 import logging
+import os
+import select
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
@@ -43,14 +45,20 @@ class DriftWatch:
         self._unwatched: set[CgroupDir] = set()
         self._overflowed = False
         self._inotify: INotify | None = None
+        # Readable while events wait in the queue, and while some that were taken out of it are still to be told.
+        self._either = select.epoll()
+        self._untold = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._either.register(self._untold, select.EPOLLIN)
         try:
             self._inotify = INotify(nonblocking=True)
         except OSError as error:
             self._tell(error, "fs.inotify.max_user_instances")
+        else:
+            self._either.register(self._inotify.fileno(), select.EPOLLIN)
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable with an event; -1 where there are none to be had."""
-        return -1 if self._inotify is None else int(self._inotify.fileno())
+        """A descriptor that is readable while `drain` has something to tell, or events to look through."""
+        return self._either.fileno()
 
     def add(self, directory: CgroupDir) -> None:
         """Watch a cgroup, before it is looked at: nothing is missed between the two."""
@@ -97,11 +105,15 @@ class DriftWatch:
         """``name`` in ``directory`` was written or removed by ourselves just now."""
         with self._lock:
             self._take(mine=(directory, name))
+            if self._touched or self._overflowed:
+                os.eventfd_write(self._untold, 1)
 
     def drain(self) -> frozenset[CgroupDir] | None:
         """The cgroups in which somebody else wrote, or removed one; None where it is not known."""
         with self._lock:
             self._take(mine=None)
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._untold)
             touched, self._touched = frozenset(self._touched), set()
             overflowed, self._overflowed = self._overflowed, False
             return None if overflowed or self._unwatched or self._inotify is None else touched
@@ -127,6 +139,8 @@ class DriftWatch:
         return event.name == SUBTREE_CONTROL or (is_planned(event.name) and event.name not in _KERNELS_OWN)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Give the descriptors back."""
+        self._either.close()
+        os.close(self._untold)
         if self._inotify is not None:
             self._inotify.close()
