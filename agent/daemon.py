@@ -284,6 +284,11 @@ class Daemon:
         os.eventfd_read(self._wake)
         if self._reload_asked.is_set():
             self._reload_asked.clear()
+            # Beside the loop, which feeds the watchdog however long this takes.
+            Thread(target=self._reload, name="reload", daemon=True).start()
+
+    def _reload(self) -> None:
+        with _outlived("reload"):
             self.configuration.reload()
 
     def _reconcile_every(self, wanted: Config) -> None:

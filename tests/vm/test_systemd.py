@@ -98,7 +98,7 @@ def test_the_journal_has_every_message_with_its_priority(service: Service) -> No
 
 def test_the_unit_is_sound_and_exposes_little(service: Service) -> None:
     verified = subprocess.run(
-        ["systemd-analyze", "verify", service.unit.name],
+        ["systemd-analyze", "verify", "--man=no", service.unit.name],
         capture_output=True,
         text=True,
         timeout=100,
