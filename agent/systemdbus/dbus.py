@@ -1,0 +1,173 @@
+"""`SystemdManager` on the real system bus.
+
+The bus library is asynchronous, the daemon is not: the connection lives on a thread with an event loop
+of its own, and callers wait for its answers. Both are made with the first call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from agent.systemdbus.manager import JOB_FAILED, NO_BUS, ListedUnit, SystemdError
+from agent.systemdbus.properties import ACTIVE_STATE, SIGNATURES, Properties, from_the_bus, on_the_bus
+
+if TYPE_CHECKING:
+    from dbus_fast import Message
+    from dbus_fast.aio import MessageBus
+
+T = TypeVar("T")
+
+SYSTEM_BUS: Final = "unix:path=/run/dbus/system_bus_socket"
+_NAME: Final = "org.freedesktop.systemd1"
+_PATH: Final = "/org/freedesktop/systemd1"
+_MANAGER: Final = "org.freedesktop.systemd1.Manager"
+_PROPERTIES: Final = "org.freedesktop.DBus.Properties"
+_NO_SUCH_UNIT: Final = "org.freedesktop.systemd1.NoSuchUnit"
+_NO_JOB: Final = 0
+_PAUSE: Final = 0.02
+_NO_BUS_HINT: Final = "is systemd the init system here, and does dbus run? systemctl status dbus.socket"
+
+
+class SystemdBus:
+    """Talks to the bus at ``address``; gives up on an answer after ``timeout`` seconds."""
+
+    def __init__(self, address: str = SYSTEM_BUS, *, timeout: float = 10.0) -> None:
+        self._address = address
+        self._timeout = timeout
+        self._lock = Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._bus: MessageBus | None = None
+
+    def properties(self, unit: str) -> Properties:
+        """See `SystemdManager.properties`."""
+        shown = self._shown(unit)
+        return {name: from_the_bus(name, shown[name].value) for name in SIGNATURES if name in shown}
+
+    def set_properties(self, unit: str, properties: Properties) -> None:
+        """See `SystemdManager.set_properties`."""
+        runtime = True
+        self._manage(unit, "SetUnitProperties", "sba(sv)", [unit, runtime, _variants(unit, properties)])
+
+    def start_transient(self, unit: str, properties: Properties) -> None:
+        """See `SystemdManager.start_transient`."""
+        body = [unit, "fail", _variants(unit, properties), []]
+        self._manage(unit, "StartTransientUnit", "ssa(sv)a(sa(sv))", body)
+        self._settled(unit, "active")
+
+    def stop(self, unit: str) -> None:
+        """See `SystemdManager.stop`."""
+        try:
+            self._manage(unit, "StopUnit", "ss", [unit, "replace"])
+        except SystemdError as error:
+            if error.code != _NO_SUCH_UNIT:
+                raise
+            return
+        self._settled(unit, "inactive")
+
+    def units(self, patterns: Sequence[str]) -> tuple[ListedUnit, ...]:
+        """See `SystemdManager.units`."""
+        (rows,) = self._manage("", "ListUnitsByPatterns", "asas", [[], list(patterns)])
+        return tuple(sorted((ListedUnit(row[0], row[2], row[3]) for row in rows), key=lambda one: one.name))
+
+    def close(self) -> None:
+        """See `SystemdManager.close`."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+            bus, self._bus = self._bus, None
+        if loop is None:
+            return
+        if bus is not None:
+            loop.call_soon_threadsafe(bus.disconnect)
+        loop.call_soon_threadsafe(loop.stop)
+
+    def _shown(self, unit: str) -> dict[str, Any]:
+        (path,) = self._manage(unit, "LoadUnit", "s", [unit])
+        (shown,) = self._call(unit, path, _PROPERTIES, ("GetAll", "s", [""]))  # of all its interfaces
+        properties: dict[str, Any] = shown
+        return properties
+
+    def _settled(self, unit: str, wanted: str) -> None:
+        """Wait for the unit's job to end. Raises SystemdError if the unit is not as ``wanted`` then."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            shown = self._shown(unit)
+            state = str(shown[ACTIVE_STATE].value)
+            if shown["Job"].value[0] == _NO_JOB:
+                break
+            if time.monotonic() > deadline:
+                raise SystemdError(unit, f"is {state} after {self._timeout:g} s, not {wanted}", JOB_FAILED)
+            time.sleep(_PAUSE)
+        if state != wanted and (wanted, state) != ("inactive", "failed"):
+            hint = f"journalctl -u {unit} tells why"
+            raise SystemdError(unit, f"is {state}, not {wanted}", JOB_FAILED, hint=hint)
+
+    def _manage(self, unit: str, member: str, signature: str, body: list[Any]) -> list[Any]:
+        return self._call(unit, _PATH, _MANAGER, (member, signature, body))
+
+    def _call(self, unit: str, path: str, interface: str, call: tuple[str, str, list[Any]]) -> list[Any]:
+        from dbus_fast import Message, MessageType  # noqa: PLC0415 - only hosts that use systemd pay for the import
+
+        member, signature, body = call
+        message = Message(
+            destination=_NAME,
+            path=path,
+            interface=interface,
+            member=member,
+            signature=signature,
+            body=body,
+        )
+        answer = self._await(unit, self._exchange(message))
+        if answer.message_type is MessageType.ERROR:
+            text = str(answer.body[0]) if answer.body else answer.error_name
+            raise SystemdError(unit, f"{member}: {text}", str(answer.error_name))
+        return list(answer.body)
+
+    async def _exchange(self, message: Message) -> Message:
+        from dbus_fast.aio import MessageBus  # noqa: PLC0415 - as above
+
+        if self._bus is None or not self._bus.connected:
+            self._bus = await MessageBus(bus_address=self._address).connect()
+        return await self._bus.call(message)
+
+    def _await(self, unit: str, work: Coroutine[Any, Any, T]) -> T:
+        """Run ``work`` on the bus's thread; after any failure the next call connects anew."""
+        from dbus_fast.errors import DBusFastError  # noqa: PLC0415 - as above
+
+        with self._lock:
+            loop = self._running_loop()
+            future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, self._timeout), loop)
+            try:
+                return future.result()
+            except (OSError, EOFError, DBusFastError, TimeoutError) as error:
+                if self._bus is not None:
+                    loop.call_soon_threadsafe(self._bus.disconnect)
+                    self._bus = None
+                cause = str(error) or f"no answer within {self._timeout:g} s"
+                raise SystemdError(
+                    unit, f"cannot be asked at {self._address}: {cause}", NO_BUS, hint=_NO_BUS_HINT
+                ) from error
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            loop = self._loop = asyncio.new_event_loop()
+
+            def serve() -> None:
+                loop.run_forever()
+                loop.close()
+
+            Thread(target=serve, name="systemd-bus", daemon=True).start()
+        return self._loop
+
+
+def _variants(unit: str, properties: Properties) -> list[list[Any]]:
+    from dbus_fast import Variant  # noqa: PLC0415 - as above
+
+    try:
+        typed = [(name, *on_the_bus(name, value)) for name, value in properties.items()]
+    except ValueError as error:
+        raise SystemdError(unit, str(error), "INVALID") from error
+    return [[name, Variant(signature, body)] for name, signature, body in typed]

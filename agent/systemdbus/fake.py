@@ -1,0 +1,111 @@
+"""`SystemdManager` in memory, with systemd's answers; shipped for tests and rehearsals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+from agent.domain.idset import NO_CPUS, NodeMask
+from agent.systemdbus.manager import NO_BUS, ListedUnit, SystemdError
+from agent.systemdbus.properties import (
+    ACTIVE_STATE,
+    ALLOWED_CPUS,
+    ALLOWED_MEMORY_NODES,
+    CONTROL_GROUP,
+    CPU_QUOTA,
+    INFINITY,
+    LOAD_STATE,
+    Properties,
+    PropertyValue,
+    on_the_bus,
+)
+
+_UNIT_EXISTS: Final = "org.freedesktop.systemd1.UnitExists"
+_FRESH: Final[Properties] = {
+    ALLOWED_CPUS: NO_CPUS,
+    ALLOWED_MEMORY_NODES: NodeMask(),
+    CPU_QUOTA: INFINITY,
+    "CPUQuotaPeriodUSec": INFINITY,
+    "CPUWeight": INFINITY,
+    "MemoryMax": INFINITY,
+    "TasksMax": INFINITY,
+}
+_MISSING: Final[Properties] = {LOAD_STATE: "not-found", ACTIVE_STATE: "inactive"}
+
+
+class FakeSystemd:
+    """A manager with these units active; ``log`` is every change, ``broken`` lets everything fail."""
+
+    def __init__(self, units: Sequence[str] = ("init.scope", "system.slice", "user.slice")) -> None:
+        self.log: list[tuple[str, str, Properties]] = []
+        self.broken = False
+        self._units: dict[str, dict[str, PropertyValue]] = {}
+        for unit in units:
+            self._load(unit, {})
+
+    def properties(self, unit: str) -> Properties:
+        """See `SystemdManager.properties`."""
+        self._answer()
+        return dict(self._units.get(unit, {**_MISSING, "Id": unit}))
+
+    def set_properties(self, unit: str, properties: Properties) -> None:
+        """See `SystemdManager.set_properties`."""
+        self._answer()
+        self._check(unit, properties)
+        self._units.setdefault(unit, {**_FRESH, **_MISSING, "Id": unit}).update(properties)
+        self.log.append(("set", unit, dict(properties)))
+
+    def start_transient(self, unit: str, properties: Properties) -> None:
+        """See `SystemdManager.start_transient`."""
+        self._answer()
+        self._check(unit, properties)
+        if unit in self._units:
+            raise SystemdError(
+                unit,
+                f"StartTransientUnit: Unit {unit} was already loaded or has a fragment file.",
+                _UNIT_EXISTS,
+            )
+        self._load(unit, properties)
+        self.log.append(("start", unit, dict(properties)))
+
+    def stop(self, unit: str) -> None:
+        """See `SystemdManager.stop`."""
+        self._answer()
+        if self._units.pop(unit, None) is not None:
+            self.log.append(("stop", unit, {}))
+
+    def units(self, patterns: Sequence[str]) -> tuple[ListedUnit, ...]:
+        """See `SystemdManager.units`."""
+        self._answer()
+        found = (unit for unit in sorted(self._units) if any(fnmatchcase(unit, glob) for glob in patterns))
+        return tuple(
+            ListedUnit(unit, str(self._units[unit][LOAD_STATE]), str(self._units[unit][ACTIVE_STATE]))
+            for unit in found
+        )
+
+    def close(self) -> None:
+        """See `SystemdManager.close`."""
+
+    def _answer(self) -> None:
+        if self.broken:
+            raise SystemdError("", "cannot be asked", NO_BUS, hint="mend it")
+
+    @staticmethod
+    def _check(unit: str, properties: Mapping[str, PropertyValue]) -> None:
+        try:
+            for name, value in properties.items():
+                on_the_bus(name, value)
+        except ValueError as error:
+            raise SystemdError(unit, str(error), "INVALID") from error
+
+    def _load(self, unit: str, properties: Properties) -> None:
+        parent = str(properties.get("Slice", ""))
+        self._units[unit] = {
+            **_FRESH,
+            **{name: value for name, value in properties.items() if name != "PIDs"},
+            "Id": unit,
+            LOAD_STATE: "loaded",
+            ACTIVE_STATE: "active",
+            CONTROL_GROUP: f"{f'/{parent}' if parent not in {'', '-.slice'} else ''}/{unit}",
+        }

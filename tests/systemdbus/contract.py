@@ -1,0 +1,71 @@
+"""What every `SystemdManager` does: the same tests run on the fake and, in the VM, on the real one."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
+from agent.systemdbus.manager import SystemdError, SystemdManager
+from agent.systemdbus.properties import (
+    ACTIVE_STATE,
+    ALLOWED_CPUS,
+    ALLOWED_MEMORY_NODES,
+    CONTROL_GROUP,
+    CPU_QUOTA,
+    LOAD_STATE,
+)
+
+SLICE = "numalettest.slice"
+
+
+class SystemdContract:
+    """Subclasses give the fixture ``systemd``, on a machine with CPUs 0-11 and NUMA nodes 0 and 1."""
+
+    def test_the_slices_of_the_host_are_there(self, systemd: SystemdManager) -> None:
+        shown = systemd.properties("system.slice")
+        assert (shown[LOAD_STATE], shown[ACTIVE_STATE]) == ("loaded", "active")
+        assert shown[CONTROL_GROUP] == "/system.slice"
+        assert shown[ALLOWED_CPUS] == NO_CPUS
+
+    def test_a_unit_that_is_nowhere_is_not_found_which_is_no_error(self, systemd: SystemdManager) -> None:
+        shown = systemd.properties("numalet-nowhere.slice")
+        assert (shown[LOAD_STATE], shown[ACTIVE_STATE]) == ("not-found", "inactive")
+
+    def test_a_slice_is_made_changed_and_stopped(self, systemd: SystemdManager) -> None:
+        systemd.start_transient(SLICE, {ALLOWED_CPUS: CpuSet.parse("1,9-11"), CPU_QUOTA: 1_500_000})
+        try:
+            shown = systemd.properties(SLICE)
+            assert shown[ACTIVE_STATE] == "active"
+            assert shown[ALLOWED_CPUS] == CpuSet.parse("1,9-11")
+            assert shown[CPU_QUOTA] == 1_500_000
+            systemd.set_properties(
+                SLICE, {ALLOWED_CPUS: CpuSet.parse("0"), ALLOWED_MEMORY_NODES: NodeMask.of([1])}
+            )
+            shown = systemd.properties(SLICE)
+            assert shown[ALLOWED_CPUS] == CpuSet.parse("0")
+            assert shown[ALLOWED_MEMORY_NODES] == NodeMask.of([1])
+            systemd.set_properties(SLICE, {ALLOWED_CPUS: NO_CPUS})
+            assert systemd.properties(SLICE)[ALLOWED_CPUS] == NO_CPUS
+            assert [unit.name for unit in systemd.units(["numalettest*"])] == [SLICE]
+        finally:
+            systemd.stop(SLICE)
+        assert systemd.properties(SLICE)[ACTIVE_STATE] == "inactive"
+
+    def test_a_transient_unit_is_made_once(self, systemd: SystemdManager) -> None:
+        systemd.start_transient(SLICE, {})
+        try:
+            with pytest.raises(SystemdError) as caught:
+                systemd.start_transient(SLICE, {})
+        finally:
+            systemd.stop(SLICE)
+        assert caught.value.code == "org.freedesktop.systemd1.UnitExists"
+        assert SLICE in caught.value.message
+
+    def test_stopping_what_does_not_run_is_fine(self, systemd: SystemdManager) -> None:
+        systemd.stop("numalet-nowhere.slice")
+
+    def test_a_property_of_no_known_type_is_refused_before_anything_is_sent(
+        self, systemd: SystemdManager
+    ) -> None:
+        with pytest.raises(SystemdError, match="Nonsense"):
+            systemd.set_properties("system.slice", {"Nonsense": 1})
