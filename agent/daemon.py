@@ -34,6 +34,7 @@ from agent.config import Config
 from agent.config.address import parse_address
 from agent.config.source import ConfigSource
 from agent.containermanager import ContainerManager
+from agent.containermanager.hostgates import host_of
 from agent.containermanager.machine import Machine
 from agent.errors import HostError, NumaletError
 from agent.log import set_up_logging
@@ -72,14 +73,17 @@ def run_daemon(source: ConfigSource, environ: Mapping[str, str]) -> None:
         stack.callback(watch.close)
         cgroups = CgroupFs(Path(config.cgroup_root), watch=watch)
         require(cgroups.preflight())  # before a file or a socket is made for nothing
+        store = stack.enter_context(StateDir(Path(config.state_dir)))
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         owner = ContainerManager(
             machine=machine,
-            store=stack.enter_context(StateDir(Path(config.state_dir))),
+            store=store,
             cgroups=cgroups,
             cgroup_root=config.cgroup_root,
             recovery=config.state_recovery,
             pids_limit=config.pod_pids_limit,
-            boot_id=Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip(),
+            boot_id=boot_id,
+            host=host_of(config, store, boot_id, machine.topology),
             now=lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             observers=(decisions.decided,),
             timed=decisions.timed,

@@ -56,8 +56,9 @@ def test_the_example_manifests_do_what_their_comments_say(
     assert (None if done.refusal else cpus(done)) == held
 
 
-def test_the_shipped_configuration_says_the_defaults() -> None:
-    assert load_config((ROOT / "systemd/config.yaml").read_bytes(), "config.yaml") == Config()
+def test_the_shipped_configuration_says_the_defaults_and_keeps_the_host_off_exclusive_cpus() -> None:
+    shipped = load_config((ROOT / "systemd/config.yaml").read_bytes(), "config.yaml")
+    assert shipped == Config(host_isolation=HostIsolation.SLICES)
 
 
 def test_the_readme_names_every_command_and_no_other() -> None:

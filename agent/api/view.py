@@ -228,6 +228,8 @@ def status_json(snapshot: Snapshot) -> Json:
             "exclusive": str(snapshot.exclusive),
         },
         "degraded": len(snapshot.degraded),
+        "hostIsolation": snapshot.host_isolation,
+        "notices": list(snapshot.notices),
         "problems": list(snapshot.troubles),
         "pendingRestart": list(snapshot.pending),
         "remedies": [remedy_of(snapshot, problem) for problem in snapshot.troubles],

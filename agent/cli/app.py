@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "state": ("agent.cli.state", "Show, verify, convert and hand over stored state."),
     "config": ("agent.cli.config", "Check and show the configuration; take over a kubelet's."),
     "reload": ("agent.cli.config", "Let the daemon read its configuration again."),
+    "release-host": ("agent.cli.host", "Let the host use the CPUs again that it was kept off."),
     "completion": ("agent.cli.completion", "Print a shell completion script."),
 }
 
@@ -59,7 +60,9 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name.replace("exec", "exec_command"))
+        command = getattr(
+            import_module(COMMANDS[cmd_name][0]), cmd_name.replace("exec", "exec_command").replace("-", "_")
+        )
         assert isinstance(command, click.Command)  # noqa: S101 - the table above is ours
         return command
 

@@ -178,6 +178,8 @@ def status_text(answer: Json) -> str:
     lines = [
         f"Pods       {answer['pods']} admitted, {answer['degraded']} of them degraded, {answer['rejected']} rejected",
         f"CPUs       {cpus['online']} online, {cpus['shared'] or 'none'} shared, {cpus['exclusive'] or 'none'} exclusive",
+        f"Isolation  {answer['hostIsolation']}",
+        *(f"Notice     {notice}" for notice in answer["notices"]),
         *(f"Problem    {problem}" for problem in answer["problems"]),
         *(f"Pending    {change}" for change in answer["pendingRestart"]),
     ]

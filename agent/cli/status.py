@@ -88,6 +88,8 @@ def _node(answer: Json) -> Iterator[str]:
     yield f"Kernel     cgroup v2 with {', '.join(node['controllers']) or 'no controllers'}; boot {node['bootID']}"
     since = f"since {local_time(daemon['since'])} ({age(daemon['since'])})"
     yield f"Daemon     numalet {daemon['version']}, pid {daemon['pid']}, {since}"
+    yield f"Isolation  {found['hostIsolation']}"
+    yield from (f"Notice     {notice}" for notice in found["notices"])
 
 
 def _pools(nodes: list[Json], *, unicode: bool) -> Iterator[str]:

@@ -36,7 +36,7 @@ def _property(field: Field) -> dict[str, Any]:
 
 
 def default_file() -> str:
-    """A file that says nothing but the defaults, with every key explained."""
+    """A file with every key explained, that says the defaults and what a packaged service is to have instead."""
     return "\n".join(_default_lines()) + "\n"
 
 
@@ -52,7 +52,13 @@ def _default_lines() -> Iterator[str]:
         for field in group:
             yield ""
             yield from (f"# {line}" for line in _wrapped(_explained(field), _WIDTH))
-            yield f"#{field.key}: {field.example or _flow(field.written(_DEFAULTS))}"
+            yield _stated(field)
+
+
+def _stated(field: Field) -> str:
+    if field.packaged:
+        return f"{field.key}: {field.packaged}"
+    return f"#{field.key}: {field.example or _flow(field.written(_DEFAULTS))}"
 
 
 def _explained(field: Field) -> str:

@@ -36,6 +36,13 @@ class StateRecovery(Enum):
     STRICT = "strict"
 
 
+class HostIsolation(Enum):
+    """`hostIsolation`: how host processes are kept off exclusive CPUs."""
+
+    NONE = "none"
+    SLICES = "slices"
+
+
 class LogLevel(Enum):
     """`logLevel`."""
 
@@ -83,6 +90,8 @@ class Config:
     manifest_dir: str = "/etc/numalet/manifests"
     manifest_scan_period: float = 20.0
     cgroup_root: str = "/sys/fs/cgroup/numalet"
+    host_isolation: HostIsolation = HostIsolation.NONE
+    irq_affinity: bool = False
     state_dir: str = "/var/lib/numalet"
     control_socket: str = "/run/numalet/control.sock"
     control_group: str = ""

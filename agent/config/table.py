@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from agent.config import kinds
 from agent.config.kinds import Kind
-from agent.config.model import Config, LogFormat, LogLevel, StateRecovery
+from agent.config.model import Config, HostIsolation, LogFormat, LogLevel, StateRecovery
 from agent.domain.settings import CpuPolicy, MemoryPolicy, TopologyPolicy, TopologyScope
 
 API_VERSION: Final = "numalet/v1"
@@ -32,7 +32,8 @@ class Field:
     """One key. ``name`` is `Config`'s attribute, where the default is.
 
     ``example`` stands in the default file where the default says nothing; ``computed`` tells what
-    becomes of a default that depends on the machine or on other keys.
+    becomes of a default that depends on the machine or on other keys. ``packaged`` is what the default
+    file states, where a packaged service is to differ from a run by hand.
     """
 
     key: str
@@ -44,6 +45,7 @@ class Field:
     since: str = "0.1"
     example: str = ""
     computed: str = ""
+    packaged: str = ""
 
     def written(self, config: Config) -> Any:
         """The value in ``config`` as YAML and JSON write it; None where it is left open."""
@@ -179,6 +181,24 @@ PODS: Final = (
         reload=Reload.LIVE,
     ),
 )
+HOST: Final = (
+    _field(
+        "hostIsolation",
+        "host_isolation",
+        kinds.choice(HostIsolation),
+        "slices keeps host processes off the CPUs that pods hold, through AllowedCPUs of systemd's top-level slices;"
+        " none lets them run there (numalet status says so). Before a removal: numalet release-host. See"
+        " docs/isolation.md.",
+        packaged="slices",
+    ),
+    _field(
+        "irqAffinity",
+        "irq_affinity",
+        kinds.FLAG,
+        "Steers device interrupts off the CPUs that pods hold, and back when these are free again. The packaged unit"
+        " needs a drop-in with ProtectKernelTunables=no for it.",
+    ),
+)
 PLACES: Final = (
     _field(
         "cgroupRoot",
@@ -253,6 +273,7 @@ GROUPS: Final[Mapping[str, tuple[Field, ...]]] = {
     "Policies": POLICIES,
     "What is kept for the system": RESERVATIONS,
     "Pods": PODS,
+    "The host": HOST,
     "Where things are": PLACES,
     "Sockets, pages, log": FACES,
 }

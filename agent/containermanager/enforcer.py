@@ -24,6 +24,7 @@ from agent.cgroup.planner import Planner
 from agent.cgroup.preflight import require
 from agent.cgroup.tree import KernelOffer, ObservedDir
 from agent.cgroup.units import UNLIMITED
+from agent.containermanager.hostisolation import Host
 from agent.containermanager.machine import Machine
 from agent.domain.pod import Pod, PodUid
 from agent.domain.qos import qos_class
@@ -55,12 +56,14 @@ class Enforcer:
         self,
         machine: Machine,
         cgroups: CgroupBackend,
+        host: Host,
         pids_limit: int | None,
         tell: Callable[[PodUid | None, str], None],
     ) -> None:
         self.machine = machine
         self._tell = tell
         self._cgroups = cgroups
+        self._host = host
         self._kernel = _NO_KERNEL
         self._planner = Planner()
         self._mirror = Mirror(cgroups)
@@ -84,7 +87,13 @@ class Enforcer:
         self._kernel = self._cgroups.offer()
 
     def enforce(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> int:
-        """Apply what differs from the wanted tree; returns the number of operations. Raises HostError."""
+        """Apply what differs from the wanted tree; returns the number of changes. Raises HostError, StateError.
+
+        The host leaves CPUs before a container has them for itself, and comes back to them last.
+        """
+        topology = self.machine.topology
+        everything, held = topology.online | topology.offline, state.cpu.held
+        left = self._host.leave(everything, held)
         changed = self._planner.update((self.machine, self._kernel, self._settings), state, pods, self._facts)
         try:
             done = self._mirror.settle(self._planner.parts, changed)
@@ -94,7 +103,7 @@ class Enforcer:
         if problems:
             first = min(problems, key=lambda problem: problem.directory.split("/"))
             raise HostError(f"{first.directory}: {first.reason}")
-        return done
+        return left + done + self._host.settle(everything, held)
 
     def suspect(self) -> None:
         """Let the next `enforce` read some of the cgroups anew: all of them after as many calls as it takes."""

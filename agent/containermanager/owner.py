@@ -26,6 +26,7 @@ from agent.containermanager.degraded import degradations
 from agent.containermanager.enforcer import Enforcer
 from agent.containermanager.events import EventKind, Events
 from agent.containermanager.health import Health
+from agent.containermanager.hostisolation import Host, LooseHost
 from agent.containermanager.journal import Journal
 from agent.containermanager.machine import Machine
 from agent.containermanager.observing import Decided, Observer, Stage, Timed, untimed
@@ -70,12 +71,14 @@ class ContainerManager:
         now: Callable[[], str],
         recovery: StateRecovery = StateRecovery.REBUILD,
         pids_limit: int | None = None,
+        host: Host | None = None,
         observers: Sequence[Observer] = (),
         timed: Timed = untimed,
     ) -> None:
         self._machine = machine
         self._journal = Journal(store=store, settings=machine.settings, now=now)
-        self._enforcer = Enforcer(machine, cgroups, pids_limit, self._tell_drift)
+        self._host = host or LooseHost()
+        self._enforcer = Enforcer(machine, cgroups, self._host, pids_limit, self._tell_drift)
         self._cgroup_root = cgroup_root
         self._boot_id = boot_id
         self._now = now
@@ -406,6 +409,8 @@ class ContainerManager:
                 problems=self._health.problems,
                 pending=self._health.pending,
                 degraded=dict(self._health.degraded),
+                host_isolation=self._host.mode.value,
+                notices=self._host.notices(self._state.cpu.held),
                 withdrawn=self._health.failures.get(DISCOVERY_ERROR, ""),
                 recovered=self._recovered,
                 memory_at_start=self._memory_at_start,

@@ -48,7 +48,8 @@ class Snapshot:
     """Everything at one moment.
 
     ``failures`` are sentences about what numalet cannot do now (it is not ready), ``problems``
-    what an operator should know, ``pending`` what of the configuration waits for a restart; ``degraded`` says what each degraded pod lacks. ``withdrawn`` is why
+    what an operator should know, ``pending`` what of the configuration waits for a restart, ``notices``
+    what is by choice and not wrong; ``degraded`` says what each degraded pod lacks. ``withdrawn`` is why
     the topology cannot be relied on now, empty where it can. ``recovered`` counts the state files that
     could not be used at start, ``memory_at_start`` is each NUMA node's memory by these files.
     ``drift_repairs`` counts by file what others had changed in our cgroups; ``cgroup``: one was removed.
@@ -64,6 +65,8 @@ class Snapshot:
     failures: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
+    host_isolation: str = "none"
+    notices: tuple[str, ...] = ()
     degraded: Mapping[PodUid, tuple[str, ...]] = field(default_factory=dict)
     withdrawn: str = ""
     recovered: Mapping[str, int] = field(default_factory=dict)

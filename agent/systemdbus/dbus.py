@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -81,7 +82,8 @@ class SystemdBus:
         if loop is None:
             return
         if bus is not None:
-            loop.call_soon_threadsafe(bus.disconnect)
+            with suppress(TimeoutError):
+                asyncio.run_coroutine_threadsafe(_disconnected(bus), loop).result(self._timeout)
         loop.call_soon_threadsafe(loop.stop)
 
     def _shown(self, unit: str) -> dict[str, Any]:
@@ -144,7 +146,7 @@ class SystemdBus:
                 return future.result()
             except (OSError, EOFError, DBusFastError, TimeoutError) as error:
                 if self._bus is not None:
-                    loop.call_soon_threadsafe(self._bus.disconnect)
+                    asyncio.run_coroutine_threadsafe(_disconnected(self._bus), loop)
                     self._bus = None
                 cause = str(error) or f"no answer within {self._timeout:g} s"
                 raise SystemdError(
@@ -161,6 +163,12 @@ class SystemdBus:
 
             Thread(target=serve, name="systemd-bus", daemon=True).start()
         return self._loop
+
+
+async def _disconnected(bus: MessageBus) -> None:
+    bus.disconnect()
+    with suppress(Exception):  # how a connection ends is no matter once it is given up
+        await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]  # the library leaves it untyped
 
 
 def _variants(unit: str, properties: Properties) -> list[list[Any]]:

@@ -37,6 +37,8 @@ def test_a_healthy_node_on_one_screen(filled: Command) -> None:
     assert lines[1].startswith("Machine    8 CPUs (0-7) on 2 NUMA nodes; Linux ")
     assert lines[2].startswith("Kernel     cgroup v2 with cpu, cpuset, ")
     assert lines[3].startswith(f"Daemon     numalet {__version__}, pid {os.getpid()}, since 2026-01-01 ")
+    assert lines[4] == "Isolation  none"
+    assert lines[5].startswith("Notice     hostIsolation is none: host processes ")
     assert any(line.startswith("node 0     [RXXP") for line in lines)
     assert any(line.endswith("]  memory 2.0 GiB of 3.9 GiB held") for line in lines)
     assert "Pods       1 admitted, 0 degraded, 1 rejected" in lines

@@ -1,0 +1,127 @@
+"""Host processes and exclusive CPUs: together without isolation, never together with it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.domain.idset import CpuSet
+from tests.vm.hostprocess import assert_kept_off, may_run_on, spinning
+from tests.vm.node import MOUNT, NUMALET, PATIENCE, Node, allowed, exclusive, running, text_of, wait_until
+from tests.vm.units import systemctl
+
+pytestmark = pytest.mark.vm
+
+ONLINE = CpuSet.parse(text_of(Path("/sys/devices/system/cpu/online")))
+CONFINED = ("init.scope", "system.slice", "user.slice")
+
+
+@pytest.fixture(scope="module")
+def spinners() -> Iterator[tuple[int, ...]]:
+    with spinning("system.slice") as cron, spinning("user.slice") as login:
+        yield cron, login
+
+
+@pytest.fixture(scope="module")
+def confining(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A daemon that keeps the host off exclusive CPUs; what it changed is undone at the end."""
+    config = {"hostIsolation": "slices", "irqAffinity": True, "cpuManagerReconcilePeriod": "1h"}
+    with running(tmp_path_factory.mktemp("confining"), **config) as node:
+        yield node
+        if node.daemon is not None and node.daemon.poll() is None:
+            node.end(signal.SIGTERM)
+        release(node)
+
+
+def release(node: Node) -> str:
+    """`numalet release-host`; what it says."""
+    command = [*NUMALET, "release-host", "--state-dir", str(node.state)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def held_by(node: Node) -> CpuSet:
+    return CpuSet.parse(node.status()["cpus"]["exclusive"])
+
+
+def interrupts() -> dict[str, CpuSet]:
+    """Where each interrupt may go."""
+    files = Path("/proc/irq").glob("*/smp_affinity_list")
+    return {file.parent.name: CpuSet.parse(text_of(file)) for file in files}
+
+
+def test_without_isolation_the_host_may_run_on_exclusive_cpus_and_the_status_says_so(
+    node: Node, spinners: tuple[int, ...]
+) -> None:
+    assert node.status()["notices"] == []
+    node.admit(exclusive("alone"))
+    held = held_by(node)
+    assert all(may_run_on(pid, cpu) for pid in spinners for cpu in held)
+    status = node.status()
+    assert status["hostIsolation"] == "none"
+    assert "hostIsolation: slices" in status["notices"][0]
+    assert status["problems"] == []
+
+
+def test_slices_keep_the_host_off_through_a_daemon_reload_and_the_death_of_the_daemon(
+    confining: Node, spinners: tuple[int, ...]
+) -> None:
+    before = interrupts()
+    confining.admit(exclusive("one"))
+    first = held_by(confining)
+    assert_kept_off(spinners, first)
+    confining.admit(exclusive("two", "3"))
+    held = held_by(confining)
+    assert len(held) == 5
+    assert_kept_off(spinners, held)
+    assert confining.status()["hostIsolation"] == "slices"
+    assert confining.status()["problems"] == []
+    stuck = {irq for irq, cpus in interrupts().items() if not cpus.isdisjoint(held)}
+    told = " ".join(confining.status()["notices"])
+    assert ("stay on exclusive CPUs" in told) == bool(stuck)
+    assert CpuSet.parse_mask(text_of(Path("/proc/irq/default_smp_affinity"))).isdisjoint(held)
+
+    systemctl("daemon-reload")
+    assert_kept_off(spinners, held)
+
+    confining.end(signal.SIGKILL)
+    assert_kept_off(spinners, held)
+    systemctl("daemon-reload")
+    confining.start()
+    assert_kept_off(spinners, held)
+
+    confining.delete("one")
+    assert_kept_off(spinners, held - first)
+    assert all(first <= allowed(pid) for pid in spinners)
+    confining.delete("two")
+    assert all(allowed(pid) == ONLINE for pid in spinners)
+    assert interrupts() == before
+
+
+def test_a_slice_that_comes_later_is_confined_and_release_host_gives_all_back(
+    confining: Node, spinners: tuple[int, ...]
+) -> None:
+    if confining.daemon is None or confining.daemon.poll() is not None:
+        confining.start()
+    confining.admit(exclusive("three"))
+    held = held_by(confining)
+    with spinning("numalettest.slice") as late:
+        assert may_run_on(late, next(iter(held)))
+        confining.client.call("DELETE", "/v1/pods/default/three?grace=0")
+        confining.admit(exclusive("three"))
+        assert_kept_off((late, *spinners), held_by(confining))
+        confining.end(signal.SIGKILL)
+        assert "back" in release(confining)
+        assert all(allowed(pid) == ONLINE for pid in (late, *spinners))
+        for unit in (*CONFINED, "numalettest.slice"):
+            assert systemctl("show", "--value", "--property=AllowedCPUs", unit).strip() == ""
+            assert CpuSet.parse(text_of(MOUNT / unit / "cpuset.cpus")) in {CpuSet(), ONLINE}
+        assert "nothing" in release(confining)
+    wait_until(
+        lambda: not (MOUNT / "numalettest.slice/spin-numalettest.service").exists(), "the spinner is gone"
+    )
