@@ -10,6 +10,7 @@ import pytest
 from agent.cli.app import COMMANDS
 from agent.cli.scratch import Rehearsed, scratch_node
 from agent.config import Config, load_config
+from agent.config.model import HostIsolation
 from agent.domain.settings import Gates, TopologyScope
 from agent.manifest import load_manifests
 

@@ -12,7 +12,7 @@ from agent.containermanager.irqsteering import IrqSteering
 from agent.domain.idset import CpuSet
 from agent.errors import ConfigError
 
-_SHARED: Final = (
+SHARED: Final = (
     "hostIsolation is none: host processes (sshd, cron, ...) may run on exclusive CPUs, too;"
     " hostIsolation: slices keeps them off (docs/isolation.md)"
 )
@@ -48,7 +48,7 @@ class LooseHost:
 
     def notices(self, held: CpuSet) -> tuple[str, ...]:
         """See `Host.notices`."""
-        return (_SHARED,) if held else ()
+        return (SHARED,) if held else ()
 
 
 class ConfinedHost:
@@ -73,7 +73,7 @@ class ConfinedHost:
 
     def notices(self, held: CpuSet) -> tuple[str, ...]:
         """See `Host.notices`."""
-        loose = (_SHARED,) if held and self._slices is None else ()
+        loose = (SHARED,) if held and self._slices is None else ()
         return (*loose, *(self._irqs.notices if self._irqs else ()))
 
     def release(self, everything: CpuSet) -> None:

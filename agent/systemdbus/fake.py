@@ -47,20 +47,26 @@ class FakeSystemd:
     def properties(self, unit: str) -> Properties:
         """See `SystemdManager.properties`."""
         self._answer()
-        return dict(self._units.get(unit, {**_MISSING, "Id": unit}))
+        return dict(self._units.get(unit, self._unloaded(unit)))
+
+    @staticmethod
+    def _unloaded(unit: str) -> dict[str, PropertyValue]:
+        """A slice needs no file: it is inactive, but loaded."""
+        missing = {LOAD_STATE: "loaded"} if unit.endswith(".slice") else {}
+        return {**_FRESH, **_MISSING, **missing, "Id": unit}
 
     def set_properties(self, unit: str, properties: Properties) -> None:
         """See `SystemdManager.set_properties`."""
         self._answer()
         self._check(unit, properties)
-        self._units.setdefault(unit, {**_FRESH, **_MISSING, "Id": unit}).update(properties)
+        self._units.setdefault(unit, self._unloaded(unit)).update(properties)
         self.log.append(("set", unit, dict(properties)))
 
     def start_transient(self, unit: str, properties: Properties) -> None:
         """See `SystemdManager.start_transient`."""
         self._answer()
         self._check(unit, properties)
-        if unit in self._units:
+        if unit in self._units and self._units[unit][ACTIVE_STATE] == "active":
             raise SystemdError(
                 unit,
                 f"StartTransientUnit: Unit {unit} was already loaded or has a fragment file.",

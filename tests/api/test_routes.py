@@ -13,6 +13,7 @@ from agent.api.routes import control_routes
 from agent.api.server import RequestError
 from agent.config import Config
 from agent.containermanager import ContainerManager
+from agent.containermanager.hostisolation import SHARED
 from agent.domain.pod import PodUid
 from agent.domain.settings import CpuPolicy, MemoryPolicy, TopologyPolicy
 from tests.containermanager.node import GIB, Node, best_effort, budgeted, limits, manifest, parsed, topology
@@ -208,6 +209,8 @@ def test_the_status_counts_and_complains(api: Api) -> None:
         "rejected": 1,
         "degraded": 0,
         "cpus": {"online": "0-7", "shared": "0,3-7", "exclusive": "1-2"},
+        "hostIsolation": "none",
+        "notices": [SHARED],
         "problems": ["x.yaml: malformed"],
         "pendingRestart": [],
         "remedies": ["correct the file: it is read again as soon as it changes"],

@@ -98,7 +98,10 @@ def test_the_status_says_how_many_and_what_is_wrong(degraded: Command) -> None:
     ]
     [problem] = degraded("get", "status", "-o", "json").json["problems"]
     assert problem.startswith("pod default/team is degraded: CPUs 2-3 of its CPUs 1-3 are offline")
-    assert status.out.splitlines()[2:] == [f"Problem    {problem}"]
+    isolation, notice, last = status.out.splitlines()[2:]
+    assert isolation == "Isolation  none"
+    assert notice.startswith("Notice     hostIsolation is none")
+    assert last == f"Problem    {problem}"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ class SystemdContract:
         assert shown[ALLOWED_CPUS] == NO_CPUS
 
     def test_a_unit_that_is_nowhere_is_not_found_which_is_no_error(self, systemd: SystemdManager) -> None:
-        shown = systemd.properties("numalet-nowhere.slice")
+        shown = systemd.properties("numalet-nowhere.service")
         assert (shown[LOAD_STATE], shown[ACTIVE_STATE]) == ("not-found", "inactive")
 
     def test_a_slice_is_made_changed_and_stopped(self, systemd: SystemdManager) -> None:
@@ -62,7 +62,7 @@ class SystemdContract:
         assert SLICE in caught.value.message
 
     def test_stopping_what_does_not_run_is_fine(self, systemd: SystemdManager) -> None:
-        systemd.stop("numalet-nowhere.slice")
+        systemd.stop("numalet-nowhere.service")
 
     def test_a_property_of_no_known_type_is_refused_before_anything_is_sent(
         self, systemd: SystemdManager
