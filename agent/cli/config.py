@@ -178,7 +178,9 @@ def _commented(shown: Json) -> str:
 @config.command()
 @_format_option
 def default(form: str) -> None:
-    """Print a configuration file that says the defaults, every key explained.
+    """Print the file that a packaged service has: every key explained, the defaults but hostIsolation: slices.
+
+    With -o json the bare defaults.
 
     \b
     numalet config default > config.yaml

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from agent.config import Config, load_config
+from agent.config.model import HostIsolation
 from tests.cli.command import invoke
 
 MACHINE = str(Path(__file__).parents[1] / "data/machines/64amd64-4p2n4ca2co.json.xz")
@@ -62,9 +63,10 @@ def test_show_tells_what_was_computed_on_the_machine_and_why(tmp_path: Path) -> 
     assert "reservedSystemCPUs" not in stated["config"]
 
 
-def test_the_default_file_is_the_defaults() -> None:
+def test_the_default_file_is_the_defaults_with_the_isolation_of_a_packaged_service() -> None:
+    packaged = Config(host_isolation=HostIsolation.SLICES)
     for words in (("default",), ("show", "--default")):
-        assert load_config(invoke("config", *words).out.encode(), "config.yaml") == Config()
+        assert load_config(invoke("config", *words).out.encode(), "config.yaml") == packaged
     assert load_config(invoke("config", "default", "-o", "json").out.encode(), "config.yaml") == Config()
 
 

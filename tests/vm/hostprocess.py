@@ -17,7 +17,10 @@ _SAMPLES = 200
 
 @contextmanager
 def spinning(slice_name: str) -> Iterator[int]:
-    """The pid of a shell in an endless loop, in a service in ``slice_name``."""
+    """The pid of a shell in an endless loop, in a service in ``slice_name``.
+
+    It spins for a tenth of the time, or nothing else would get on with it where CPUs are emulated.
+    """
     unit = f"spin-{slice_name.removesuffix('.slice')}.service"
     subprocess.run(
         [

@@ -17,6 +17,7 @@ from agent.domain.idset import CpuSet
 from tests.vm.node import (
     MOUNT,
     NUMALET,
+    PATIENCE,
     Node,
     allowed,
     exclusive,
@@ -47,6 +48,7 @@ class Service(Node):
             stateDir="/var/lib/numalet",
             staticPodPath="/etc/numalet/manifests",
             controlSocket="/run/numalet/control.sock",
+            hostIsolation="slices",
         )
         self.unit = unit
         self.root, self.manifests = MOUNT / "numalet", Path("/etc/numalet/manifests")
@@ -71,6 +73,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         for directory in ("/etc/numalet", "/var/lib/numalet"):
             stack.callback(shutil.rmtree, directory, ignore_errors=True)
         stack.callback(service.close)
+        stack.callback(subprocess.run, [*NUMALET, "release-host"], check=True, timeout=PATIENCE)
         service.manifests.mkdir(parents=True)
         Path("/etc/numalet/config.yaml").write_text(json.dumps(service.config))
         (service.manifests / "web.yaml").write_text(manifest(mixed("web")))
@@ -85,6 +88,15 @@ def test_start_returns_when_the_daemon_is_ready_and_the_status_says_how_it_is(se
     assert service.unit.show("ActiveState") == "active"
     assert service.unit.show("StatusText") == "1 pod, 4/16 CPUs exclusive, 0 problems"
     assert service.page("/readyz") == (200, "ok\n")
+
+
+def test_the_hardened_unit_reaches_systemd_and_keeps_the_host_off_exclusive_cpus(service: Service) -> None:
+    held = CpuSet.parse(service.status()["cpus"]["exclusive"])
+    assert held
+    for unit in ("init.scope", "system.slice", "user.slice"):
+        assert systemctl("show", "--value", "--property=AllowedCPUs", unit).strip()
+        assert CpuSet.parse(text_of(MOUNT / unit / "cpuset.cpus.effective")).isdisjoint(held)
+    assert allowed(service.unit.main_pid).isdisjoint(held)
 
 
 def test_the_journal_has_every_message_with_its_priority(service: Service) -> None:
