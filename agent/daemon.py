@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Self
@@ -27,6 +28,7 @@ from agent.api.routes import control_routes
 from agent.api.server import ControlServer
 from agent.api.unixsocket import group_id
 from agent.cgroup.cgroupfs import CgroupFs
+from agent.cgroup.containerwatch import ContainerWatch
 from agent.cgroup.preflight import require
 from agent.cgroup.watch import DriftWatch
 from agent.checkpoint.store import StateDir
@@ -34,6 +36,7 @@ from agent.config import Config
 from agent.config.address import parse_address
 from agent.config.source import ConfigSource
 from agent.containermanager import ContainerManager
+from agent.containermanager.follower import ChangeSource, ContainerFollower
 from agent.containermanager.hostgates import host_of
 from agent.containermanager.machine import Machine
 from agent.errors import HostError, NumaletError
@@ -69,9 +72,11 @@ def run_daemon(source: ConfigSource, environ: Mapping[str, str]) -> None:
         for warning in machine.topology.warnings:
             log.warning("topology: %s", warning)
         decisions = DecisionMetrics()
-        watch = DriftWatch(Path(config.cgroup_root))
+        root = Path(config.cgroup_root)
+        watch, containers = DriftWatch(root), ContainerWatch(root)
         stack.callback(watch.close)
-        cgroups = CgroupFs(Path(config.cgroup_root), watch=watch)
+        stack.callback(containers.close)
+        cgroups = CgroupFs(root, watch=watch, containers=containers)
         require(cgroups.preflight())  # before a file or a socket is made for nothing
         store = stack.enter_context(StateDir(Path(config.state_dir)))
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -91,8 +96,8 @@ def run_daemon(source: ConfigSource, environ: Mapping[str, str]) -> None:
         metrics = NodeMetrics(decisions, owner.snapshot, cgroups.stat)
         notifier = Notifier(environ)
         configuration = Configuration(source, config, owner, _look, notifier)
-        hardware = Hardware(hotplug, lambda: _look(configuration.current))
-        daemon = stack.enter_context(Daemon(configuration, owner, metrics, hardware, notifier))
+        kernel = Kernel(hotplug, lambda: _look(configuration.current), containers, watch)
+        daemon = stack.enter_context(Daemon(configuration, owner, metrics, kernel, notifier))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: daemon.stop())
         signal.signal(signal.SIGHUP, lambda *_: daemon.ask_reload())
@@ -108,11 +113,13 @@ def _look(config: Config) -> Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Hardware:
-    """Tells of hotplug, and what the machine has then become."""
+class Kernel:
+    """Tells of hotplug, what the machine has then become, of processes that come and go, and of strangers."""
 
-    watch: HotplugWatch
+    hotplug: HotplugWatch
     look: Callable[[], Machine]
+    containers: ChangeSource
+    drift: DriftWatch
 
 
 class Daemon:
@@ -123,12 +130,13 @@ class Daemon:
         configuration: Configuration,
         owner: ContainerManager,
         metrics: NodeMetrics,
-        hardware: Hardware,
+        kernel: Kernel,
         notifier: Notifier,
     ) -> None:
         self.configuration = configuration
         self.owner = owner
-        self.hardware = hardware
+        self.kernel = kernel
+        self.follower = ContainerFollower(owner, kernel.containers)
         self.notifier = notifier
         self.ready = Event()
         self._metrics = metrics
@@ -140,6 +148,7 @@ class Daemon:
         self._reload_asked = Event()
         self._pages: PageServer | None = None
         self._reconciling = _Chore(self.config.reconcile_period, self._reconcile)
+        self._repairing = _Chore(inf, owner.repair_drift)
         self.live: dict[str, Apply] = {
             "podPidsLimit": lambda wanted: owner.limit_pids(wanted.pod_pids_limit),
             "cpuManagerReconcilePeriod": self._reconcile_every,
@@ -178,6 +187,7 @@ class Daemon:
         self._start()
         self._loop()
         self.notifier.stopping()
+        self.owner.settle()
         log.info("stopping: pods keep running")
 
     def _start(self) -> None:
@@ -191,6 +201,7 @@ class Daemon:
         self._stack.callback(self._stop_pages)
         listers = self._pod_resources_server()
         self.owner.start()
+        self.follower.take_over()
         control.start()
         if self._pages:
             self._pages.start()
@@ -268,19 +279,20 @@ class Daemon:
 
     def _loop(self) -> None:
         """Serve events and periods until told to stop."""
-        chores = [self._reconciling]
+        chores = [self._reconciling, self._repairing]
         if self.notifier.watchdog_interval:
             chores.append(_Chore(self.notifier.watchdog_interval, self.notifier.alive))
-        watch = self.hardware.watch
+        hotplug, containers = self.kernel.hotplug, self.kernel.containers
         self._selector.register(self._wake, selectors.EVENT_READ, self._woken)
-        self._selector.register(watch.fileno(), selectors.EVENT_READ, self._hardware_changed)
-        if self.owner.drift_fileno >= 0:
-            self._selector.register(self.owner.drift_fileno, selectors.EVENT_READ, self._cgroups_touched)
+        self._selector.register(hotplug.fileno(), selectors.EVENT_READ, self._hardware_changed)
+        self._selector.register(containers.fileno(), selectors.EVENT_READ, self.follower.follow)
+        self._selector.register(self.kernel.drift.fileno(), selectors.EVENT_READ, self._cgroups_touched)
         while not self._stopping.is_set():
-            wait = min(chore.due for chore in chores) - time.monotonic()
+            wait = min(self.follower.due, *(chore.due for chore in chores)) - time.monotonic()
             for key, _ in self._selector.select(max(0.0, wait)):
                 with _outlived("event"):
                     key.data()
+            self.follower.end_settled()
             for chore in chores:
                 chore.run_if_due(time.monotonic())
 
@@ -300,16 +312,16 @@ class Daemon:
         os.eventfd_write(self._wake, 1)
 
     def _hardware_changed(self) -> None:
-        if self.hardware.watch.drain():
-            self.owner.hardware_changed(self.hardware.look)
+        if self.kernel.hotplug.drain():
+            self.owner.hardware_changed(self.kernel.look)
 
     def _cgroups_touched(self) -> None:
-        self._stopping.wait(_BURST_SECONDS)
-        self.owner.repair_drift()
+        if self.kernel.drift.is_stirred():
+            self._repairing.due_within(_BURST_SECONDS)
 
     def _reconcile(self) -> None:
         if self.owner.is_withdrawn:
-            self.owner.hardware_changed(self.hardware.look)
+            self.owner.hardware_changed(self.kernel.look)
         self.owner.reconcile()
 
     def _metrics_page(self, request: Request) -> Page:
@@ -322,7 +334,7 @@ class Daemon:
 
 
 class _Chore:
-    """Something to do every ``period`` seconds."""
+    """Something to do every ``period`` seconds; with an endless period only when asked."""
 
     def __init__(self, period: float, work: Callable[[], object]) -> None:
         self.period = period
@@ -333,6 +345,10 @@ class _Chore:
         """Change the period, which begins anew."""
         self.period = period
         self.due = time.monotonic() + period
+
+    def due_within(self, seconds: float) -> None:
+        """Do it by then."""
+        self.due = min(self.due, time.monotonic() + seconds)
 
     def run_if_due(self, now: float) -> None:
         if now >= self.due:

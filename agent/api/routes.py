@@ -11,7 +11,8 @@ from typing import Any, Final
 from agent import __version__
 from agent.api.server import Query, RequestError, Route
 from agent.api.view import cpus_json, event_json, nodes_json, pod_json, pods_json, status_json
-from agent.containermanager import ContainerManager, Snapshot, Verdict
+from agent.cgroup.layout import CgroupDir
+from agent.containermanager import AdmittedPod, ContainerManager, EndedPod, RejectedPod, Snapshot, Verdict
 from agent.domain.pod import Pod
 from agent.errors import HostError
 from agent.explain import explain
@@ -32,7 +33,9 @@ def control_routes(owner: ContainerManager) -> Mapping[str, Route]:
         "GET nodes": lambda _parts, _query, _body: nodes_json(routes.machine()),
         "GET events": routes.events,
         "GET deviations": lambda _parts, _query, _body: {"deviations": list(owner.deviations())},
+        "GET containers": routes.container,
         "POST pods": routes.apply,
+        "POST debug": routes.debug,
         "DELETE pods": routes.delete,
     }
 
@@ -69,7 +72,7 @@ class _Routes:
             settings = self._settings(snapshot, known.pod)
             answer["settings"] = settings.get(answer.get("cgroup", ""), [])
             for container in (*answer["containers"], *answer["ephemeralContainers"]):
-                container["settings"] = settings.get(container["cgroup"], [])
+                container["settings"] = settings.get(container.get("cgroup", ""), [])
                 container["kernel"] = self.owner.kernel_view(known.pod.uid, container["name"])
         return answer
 
@@ -98,6 +101,51 @@ class _Routes:
             since, wait = "0", 0.0
         found = events.since(int(since[:18]), pod=query.get("pod", ""), wait=min(wait, LONGEST_WAIT))
         return {"run": events.run, "events": [event_json(event) for event in found]}
+
+    def container(self, parts: tuple[str, ...], _query: Query, _body: bytes) -> Json:
+        """Where a process joins a container, if one may now."""
+        if len(parts) != 3:
+            raise RequestError(404, "a container is named by NAMESPACE/NAME/CONTAINER")
+        held, name = self._joinable(parts[:2]), parts[2]
+        if name not in held.directories:
+            names = ", ".join(held.directories)
+            raise RequestError(
+                404, f"pod {held.pod.full_name} has no container {name}", hint=f"it has: {names}"
+            )
+        refusal = self.owner.containers.may_join(held.pod.uid, name)
+        if refusal:
+            raise RequestError(409, refusal, hint=f"see: numalet describe pod {held.pod.full_name}")
+        return self._place(held.directories[name])
+
+    def debug(self, parts: tuple[str, ...], query: Query, _body: bytes) -> Json:
+        """Move the process ``pid`` into ephemeral work of its own in a pod."""
+        pid = query.get("pid", "")
+        if not (pid.isascii() and pid.isdigit() and int(pid)):
+            raise RequestError(400, f'pid: "{pid}" is not a process id')
+        return self._place(self.owner.containers.debug(self._joinable(parts).pod.uid, int(pid)))
+
+    def _place(self, directory: CgroupDir) -> Json:
+        root = self.owner.snapshot().cgroup_root
+        return {"cgroup": f"{root}/{directory}", "cgroupRoot": root}
+
+    def _joinable(self, parts: tuple[str, ...]) -> AdmittedPod:
+        """The admitted pod of that name; RequestError where no process may join it."""
+        namespace, name = _pod_name(parts)
+        known = self.owner.find(namespace, name)
+        match known:
+            case AdmittedPod() if self.owner.is_leaving(known.pod.uid):
+                raise RequestError(409, f"pod {known.pod.full_name} is being deleted")
+            case AdmittedPod():
+                return known
+            case EndedPod():
+                hint = f"to run it again: numalet delete {known.pod.full_name}, then apply it"
+                raise RequestError(409, f"pod {known.pod.full_name} has ended", hint=hint)
+            case RejectedPod():
+                words = f"{known.reason}: {known.message}"
+                raise RequestError(409, f"pod {known.pod.full_name} is not admitted: {words}")
+            case None:
+                pods = [pod.pod for pod in self.owner.snapshot().pods.values()]
+                raise _no_such_pod(namespace, name, pods)
 
     def apply(self, _parts: tuple[str, ...], query: Query, body: bytes) -> Json:
         source = query.get("source", "request")

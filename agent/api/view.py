@@ -11,8 +11,10 @@ from typing import Any
 from agent.api.remedy import remedy_of
 from agent.cgroup.layout import pod_dir
 from agent.containermanager.events import Event
-from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
+from agent.containermanager.lifecycle import life_of
+from agent.containermanager.snapshot import AdmittedPod, EndedPod, RejectedPod, Snapshot
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask, union
+from agent.domain.lifecycle import ContainerLife, ContainerState, Lives
 from agent.domain.outcome import Isolation
 from agent.domain.pod import Container, Pod, ResourceName
 from agent.domain.qos import qos_class
@@ -21,21 +23,34 @@ from agent.domain.topology import CpuId
 from agent.drawing import Holder, Kind, Memory, Picture, bare_memory
 
 Json = dict[str, Any]
+Known = AdmittedPod | EndedPod | RejectedPod
 
 
 def pods_json(snapshot: Snapshot) -> Json:
-    """All pods, admitted ones first, in the order they came."""
-    admitted = [_admitted(snapshot, pod) for pod in snapshot.pods.values()]
-    return {"pods": [*admitted, *(_rejected(pod) for pod in snapshot.rejected.values())]}
+    """All pods, admitted ones first, then those that ended, in the order they came."""
+    return {"pods": [_pod(snapshot, known) for known in _known(snapshot)]}
 
 
 def pod_json(snapshot: Snapshot, namespace: str, name: str) -> Json | None:
     """One pod, None where there is none of that name."""
-    pods: tuple[AdmittedPod | RejectedPod, ...] = (*snapshot.pods.values(), *snapshot.rejected.values())
-    for pod in pods:
-        if (pod.pod.namespace, pod.pod.name) == (namespace, name):
-            return _admitted(snapshot, pod) if isinstance(pod, AdmittedPod) else _rejected(pod)
+    for known in _known(snapshot):
+        if (known.pod.namespace, known.pod.name) == (namespace, name):
+            return _pod(snapshot, known)
     return None
+
+
+def _known(snapshot: Snapshot) -> tuple[Known, ...]:
+    return (*snapshot.pods.values(), *snapshot.ended.values(), *snapshot.rejected.values())
+
+
+def _pod(snapshot: Snapshot, known: Known) -> Json:
+    match known:
+        case AdmittedPod():
+            return _admitted(snapshot, known)
+        case EndedPod():
+            return _ended(known)
+        case RejectedPod():
+            return _rejected(known)
 
 
 def _head(pod: Pod, source: str) -> Json:
@@ -51,20 +66,33 @@ def _head(pod: Pod, source: str) -> Json:
 def _admitted(snapshot: Snapshot, admitted: AdmittedPod) -> Json:
     pod, cpu, memory = admitted.pod, snapshot.state.cpu, snapshot.state.memory
     own = cpu.pod_entries.get(pod.uid)
+    lives = snapshot.lives.get(pod.uid, {})
     return {
         **_head(pod, admitted.source),
         "state": "Admitted",
         "degraded": list(snapshot.degraded.get(pod.uid, ())),
         "admittedAt": admitted.admitted_at,
         "cgroup": f"{snapshot.cgroup_root}/{pod_dir(pod.uid, qos_class(pod))}",
+        "ready": ready_text(pod, lives),
         "cpus": str(own) if own is not None else None,
         "podSharedPool": str(pod_shared_pool(snapshot, admitted)) if own is not None else None,
         "memory": _blocks(memory.pod_entries.get(pod.uid, ())),
         "containers": [_container(snapshot, admitted, container) for container in pod.containers],
         "ephemeralContainers": [
-            {"name": name, "cgroup": _cgroup(snapshot, admitted, name)} for name in pod.ephemeral
+            {"name": name, "cgroup": _cgroup(snapshot, admitted, name)} for name in admitted.ephemeral
         ],
     }
+
+
+def ready_text(pod: Pod, lives: Lives) -> str:
+    """``2/3``: how many run of the containers that run as long as the pod."""
+    stay = [life_of(lives, c.name).state for c in pod.containers if c.kind.keeps_running]
+    return f"{stay.count(ContainerState.RUNNING)}/{len(stay)}"
+
+
+def _life(life: ContainerLife) -> Json:
+    """``since`` is empty for a container that waits since the pod was admitted."""
+    return {"state": life.state.value, "since": life.since, "restarts": life.restarts}
 
 
 def pod_shared_pool(snapshot: Snapshot, admitted: AdmittedPod) -> CpuSet:
@@ -82,6 +110,7 @@ def _container(snapshot: Snapshot, admitted: AdmittedPod, container: Container) 
     return {
         "name": container.name,
         "kind": container.kind.value,
+        **_life(life_of(snapshot.lives.get(uid, {}), container.name)),
         "isolation": admitted.isolation[container.name].value,
         "cpus": str(snapshot.cpus(uid, container.name)),
         "memory": _blocks(blocks),
@@ -99,6 +128,24 @@ def _blocks(blocks: Blocks) -> list[Json]:
 
 def _block(block: Block) -> Json:
     return {"type": block.type, "size": block.size, "numaNodes": str(block.nodes)}
+
+
+def _ended(ended: EndedPod) -> Json:
+    """It holds nothing: its containers have neither CPUs nor a cgroup."""
+    return {
+        **_head(ended.pod, ended.source),
+        "state": "Succeeded",
+        "admittedAt": ended.admitted_at,
+        "endedAt": ended.ended_at,
+        "reason": "Completed",
+        "message": "all its containers have run and exited; it holds nothing any more",
+        "remedy": f"to run it again: numalet delete {ended.pod.full_name}, then apply it",
+        "containers": [
+            {"name": c.name, "kind": c.kind.value, **_life(life_of(ended.lives, c.name))}
+            for c in ended.pod.containers
+        ],
+        "ephemeralContainers": [],
+    }
 
 
 def _rejected(rejected: RejectedPod) -> Json:
@@ -221,6 +268,7 @@ def status_json(snapshot: Snapshot) -> Json:
     """How many, how full, what is wrong; ``remedies`` are those of ``problems``, empty where none is known."""
     return {
         "pods": len(snapshot.pods),
+        "succeeded": len(snapshot.ended),
         "rejected": len(snapshot.rejected),
         "cpus": {
             "online": str(snapshot.topology.online),

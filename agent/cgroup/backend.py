@@ -154,9 +154,6 @@ class CgroupBackend(Protocol):
         Of a kind in ``leave_out`` only the directory is told, not what is in it.
         """
 
-    def fileno(self) -> int:
-        """A descriptor that becomes readable when somebody may have touched the subtree; -1: there is none."""
-
     def changed(self) -> frozenset[CgroupDir] | None:
         """Where somebody else wrote, or removed a cgroup, since the last call.
 

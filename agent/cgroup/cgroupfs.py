@@ -34,6 +34,7 @@ from agent.cgroup.backend import (
     check_usage,
     explained,
 )
+from agent.cgroup.containerwatch import ContainerWatch
 from agent.cgroup.layout import ROOT, CgroupDir, Kind
 from agent.cgroup.preflight import mount_of, preflight
 from agent.cgroup.tree import (
@@ -62,12 +63,21 @@ _PAUSE: Final = 0.01
 class CgroupFs:
     """`CgroupBackend` for the cgroup at ``root``; waits at most ``patience`` seconds for processes to die.
 
-    Without ``watch`` it is not known who else writes there.
+    Without ``watch`` it is not known who else writes there. ``containers`` follows the containers'
+    cgroups that are made here.
     """
 
-    def __init__(self, root: Path, *, patience: float = 5.0, watch: DriftWatch | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        patience: float = 5.0,
+        watch: DriftWatch | None = None,
+        containers: ContainerWatch | None = None,
+    ) -> None:
         self.root = root
         self._watch = watch
+        self._containers = containers
         self._patience = patience
         self._page = resource.getpagesize()
         self._claim: int | None = None
@@ -164,10 +174,6 @@ class CgroupFs:
                     dirs[directory] = _observed(fd, files)
         return Observed(dirs=dirs)
 
-    def fileno(self) -> int:
-        """See `CgroupBackend.fileno`."""
-        return -1 if self._watch is None else self._watch.fileno()
-
     def changed(self) -> frozenset[CgroupDir] | None:
         """See `CgroupBackend.changed`."""
         return None if self._watch is None else self._watch.drain()
@@ -194,6 +200,8 @@ class CgroupFs:
         with self._open(parent, DIRECTORY) as fd, explained(shown, DIRECTORY), suppress(FileExistsError):
             os.mkdir(name, 0o755, dir_fd=fd)
         self._watched(directory)
+        if self._containers is not None:
+            self._containers.follow((directory,))
 
     def _watched(self, directory: CgroupDir) -> None:
         if self._watch is not None:
@@ -210,6 +218,8 @@ class CgroupFs:
         if self._watch is not None:
             self._watch.forget(directory)
             self._watch.disown(parent, name)
+        if self._containers is not None:
+            self._containers.forget((directory,))
 
     def _disown(self, directory: CgroupDir, file: str) -> None:
         """What we wrote a moment ago, we wrote ourselves; before it is read back (see `DriftWatch`)."""

@@ -81,6 +81,7 @@ class _Cgroup:
     subtree: set[str] = field(default_factory=set)
     files: dict[str, str] = field(default_factory=dict)
     pids: set[int] = field(default_factory=set)
+    usage: int = 0
 
 
 class FakeCgroups:
@@ -108,6 +109,11 @@ class FakeCgroups:
         self._elsewhere.add(self._last_pid)
         return self._last_pid
 
+    def exit(self, pid: int) -> None:
+        """A process ends."""
+        for pids in (self._elsewhere, *self._all_pids()):
+            pids.discard(pid)
+
     def fail(self, directory: CgroupDir, file: str, number: int) -> None:
         """Let every operation on this file (`DIRECTORY`: making and removing) fail with errno ``number``."""
         self._failures[directory, file] = number
@@ -125,10 +131,6 @@ class FakeCgroups:
         finally:
             self._stranger = False
             del self.log[known:]
-
-    def fileno(self) -> int:
-        """See `CgroupBackend.fileno`: nothing to wait for."""
-        return -1
 
     def changed(self) -> frozenset[CgroupDir] | None:
         """See `CgroupBackend.changed`."""
@@ -284,6 +286,7 @@ class FakeCgroups:
                 raise _error(errno.ESRCH)
             homes[0].discard(pid)
             target.pids.add(pid)
+            target.usage += 1
 
     def populated(self, directory: CgroupDir) -> bool:
         """See `CgroupBackend.populated`."""
@@ -299,10 +302,10 @@ class FakeCgroups:
         self._note(directory, Kill(directory))
 
     def stat(self, directory: CgroupDir) -> Mapping[str, int]:
-        """See `CgroupBackend.stat`: nothing ever runs."""
+        """See `CgroupBackend.stat`: each process runs for 1 µs, when it joins."""
         with explained(directory, "cpu.stat"):
             available = self._available(directory)
-        stat = {"usage_usec": 0}
+        stat = {"usage_usec": self._cgroups[directory].usage}
         if "cpu" in available:
             stat |= {"nr_periods": 0, "nr_throttled": 0}
         if "memory" in available:

@@ -100,6 +100,16 @@ def pooled_dir(pod: CgroupDir, name: str) -> CgroupDir:
     return container_dir(pool_dir(pod), name)
 
 
+def container_of(directory: CgroupDir) -> tuple[PodUid, str] | None:
+    """The pod and container whose cgroup this is, None if it is no container's."""
+    kind = kind_of(directory)
+    if kind not in {Kind.CONTAINER, Kind.POOLED}:
+        return None
+    parts = directory.split("/")
+    pod = parts[-2] if kind is Kind.CONTAINER else parts[-3]
+    return PodUid(pod.removeprefix(POD_PREFIX)), parts[-1]
+
+
 def child(parent: CgroupDir, name: str) -> CgroupDir:
     """The directory ``name`` in ``parent``."""
     return CgroupDir(f"{parent}/{name}" if parent else name)

@@ -57,7 +57,10 @@ class DriftWatch:
             self._either.register(self._inotify.fileno(), select.EPOLLIN)
 
     def fileno(self) -> int:
-        """A descriptor that is readable while `drain` has something to tell, or events to look through."""
+        """A descriptor that is readable while there is something to `drain`, or to look through.
+
+        `is_stirred` tells which, and makes it unreadable until there is more.
+        """
         return self._either.fileno()
 
     def add(self, directory: CgroupDir) -> None:
@@ -108,15 +111,28 @@ class DriftWatch:
             if self._touched or self._overflowed:
                 os.eventfd_write(self._untold, 1)
 
+    def is_stirred(self) -> bool:
+        """Look through the events that wait: whether there is something to `drain`.
+
+        A process that came or went (``cgroup.events``), or the kernel's own figures, are nothing.
+        """
+        with self._lock:
+            self._take(mine=None)
+            self._told()
+            return bool(self._touched) or self._overflowed
+
     def drain(self) -> frozenset[CgroupDir] | None:
         """The cgroups in which somebody else wrote, or removed one; None where it is not known."""
         with self._lock:
             self._take(mine=None)
-            with suppress(BlockingIOError):
-                os.eventfd_read(self._untold)
+            self._told()
             touched, self._touched = frozenset(self._touched), set()
             overflowed, self._overflowed = self._overflowed, False
             return None if overflowed or self._unwatched or self._inotify is None else touched
+
+    def _told(self) -> None:
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._untold)
 
     def _take(self, mine: tuple[CgroupDir, str] | None) -> None:
         if self._inotify is None:

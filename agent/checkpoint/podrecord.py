@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn, TypeVar
 
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask, union
+from agent.domain.lifecycle import ContainerLife, ContainerState, Lives
 from agent.domain.pod import Pod, PodUid, ResourceName
 from agent.domain.settings import Gates
 from agent.domain.state import Block, Blocks, ContainerCpus, NodeState
@@ -23,7 +24,8 @@ from agent.errors import StateError
 MAJOR: Final = 1
 """Raised only when an older agent would misread a record; it refuses to."""
 
-MINOR: Final = 0
+MINOR: Final = 1
+"""1.1 added ``lifecycle``; a record without it is as 1.0 wrote it."""
 
 V = TypeVar("V")
 Json = Mapping[str, Any]
@@ -44,7 +46,8 @@ class PodRecord:
     """One admitted pod. ``pod_cpus`` and ``pod_blocks`` None: it was not allocated as one.
 
     ``boot_id`` and ``admitted_at`` (RFC 3339) say when, ``source`` from where (a manifest file),
-    ``gates`` under which rules. ``minor`` is the version of the newest agent that wrote the record.
+    ``gates`` under which rules. ``lives`` is what its containers did, of the same boot; ``ended_at``
+    is when its work was done, empty while it holds resources (since 1.1). ``minor`` is the version of the newest agent that wrote the record.
     """
 
     uid: PodUid
@@ -59,7 +62,9 @@ class PodRecord:
     boot_id: str
     admitted_at: str
     source: str
-    minor: int = MINOR
+    lives: Lives = field(default_factory=dict)
+    ended_at: str = ""
+    minor: int = 0
     unknown: Json = field(default_factory=dict)
 
     @property
@@ -113,8 +118,9 @@ def decode_record(raw: bytes) -> PodRecord:
 
 
 def _known(record: PodRecord) -> Json:
+    lifecycle = _lifecycle_json(record)
     return {
-        "version": f"{MAJOR}.{max(record.minor, MINOR)}",
+        "version": f"{MAJOR}.{max(record.minor, MINOR if lifecycle else 0)}",
         "uid": record.uid,
         "namespace": record.namespace,
         "name": record.name,
@@ -129,7 +135,25 @@ def _known(record: PodRecord) -> Json:
         "bootID": record.boot_id,
         "admittedAt": record.admitted_at,
         "source": record.source,
+        **lifecycle,
     }
+
+
+def _lifecycle_json(record: PodRecord) -> Json:
+    lives = {
+        name: {"state": life.state.value, "since": life.since, "restarts": life.restarts}
+        for name, life in record.lives.items()
+    }
+    part = ({"containers": lives} if lives else {}) | (
+        {"endedAt": record.ended_at} if record.ended_at else {}
+    )
+    return {"lifecycle": part} if part else {}
+
+
+def _life(stored: Json) -> ContainerLife:
+    return ContainerLife(
+        state=ContainerState(stored["state"]), since=_text(stored, "since"), restarts=int(stored["restarts"])
+    )
 
 
 def _part(containers: Json, pod: V | None, render: Callable[[V], Any]) -> Json:
@@ -138,6 +162,7 @@ def _part(containers: Json, pod: V | None, render: Callable[[V], Any]) -> Json:
 
 def _record(document: Json, minor: int) -> PodRecord:
     cpu, memory, gates = document["cpu"], document["memory"], document["gates"]
+    lifecycle = document.get("lifecycle", {})
     record = PodRecord(
         uid=PodUid(_text(document, "uid")),
         namespace=_text(document, "namespace"),
@@ -151,6 +176,8 @@ def _record(document: Json, minor: int) -> PodRecord:
         boot_id=_text(document, "bootID"),
         admitted_at=_text(document, "admittedAt"),
         source=_text(document, "source"),
+        lives={name: _life(life) for name, life in lifecycle.get("containers", {}).items()},
+        ended_at=_text(lifecycle, "endedAt") if "endedAt" in lifecycle else "",
         minor=minor,
     )
     return _with_unknown(record, document)

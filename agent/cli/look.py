@@ -9,7 +9,12 @@ from typing import Final
 
 import click
 
-_COLOR_OF_STATE: Final[Mapping[str, str]] = {"Admitted": "green", "Degraded": "yellow", "Rejected": "red"}
+_COLOR_OF_STATE: Final[Mapping[str, str]] = {
+    "Admitted": "green",
+    "Degraded": "yellow",
+    "Rejected": "red",
+    "Succeeded": "green",
+}
 
 
 def draws_unicode() -> bool:

@@ -1,8 +1,7 @@
-"""`numalet apply`, `delete` and `exec`."""
+"""`numalet apply` and `delete`."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,8 @@ from urllib.parse import quote
 
 import click
 
-from agent.api.client import ControlClient, ControlError
-from agent.cli.common import (
-    container_argument,
-    output_option,
-    pod_argument,
-    pod_target,
-    print_json,
-    socket_option,
-)
-from agent.errors import HostError
+from agent.api.client import ControlClient
+from agent.cli.common import output_option, pod_argument, pod_target, print_json, socket_option
 
 
 @click.command()
@@ -66,7 +57,7 @@ def _read(file: Path) -> bytes:
 def _verdict(result: dict[str, Any]) -> str:
     line = f"pod {result['pod']} {result['verdict']}"
     if result["verdict"] != "rejected":
-        return line
+        return f"{line}: {result['message']}" if result["message"] else line
     lines = [f"{line}: {result['reason']}: {result['message']}"]
     if result["remedy"]:
         lines.append(f"  {result['remedy']}")
@@ -99,49 +90,3 @@ def delete(pod: str, grace_period: float | None, socket_path: Path, output: str)
         print_json(answer)
     else:
         click.echo(f"pod {answer['pod']} deleted")
-
-
-@click.command("exec", context_settings={"allow_interspersed_args": False})
-@pod_argument
-@container_argument
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@socket_option
-def exec_command(pod: str, container: str, command: tuple[str, ...], socket_path: Path) -> None:
-    """Run COMMAND inside CONTAINER of POD: join its cgroup, then become the command.
-
-    The process gets the container's CPUs, memory nodes and limits. Also useful as a prefix of a
-    systemd unit's ExecStart=.
-
-    \b
-    numalet exec trading main-app -- ./engine --fast
-    """
-    command = command[1:] if command[0] == "--" else command  # options after CONTAINER are COMMAND's
-    if not command:
-        raise click.UsageError("Missing argument 'COMMAND...'.")
-    cgroup = container_cgroup(ControlClient(socket_path), pod, container)
-    try:
-        (cgroup / "cgroup.procs").write_text(str(os.getpid()))
-    except OSError as error:
-        raise HostError(
-            f"cannot join {cgroup}: {error.strerror}", hint="use root; see: numalet describe " + pod
-        ) from error
-    try:
-        os.execvp(command[0], command)  # noqa: S606 - running the user's command is what exec is for
-    except OSError as error:
-        click.echo(f"numalet: {command[0]}: {error.strerror}", err=True)
-        raise click.exceptions.Exit(127 if isinstance(error, FileNotFoundError) else 126) from error
-
-
-def container_cgroup(client: ControlClient, pod: str, container: str) -> Path:
-    """The directory of a container's cgroup; ControlError where there is none."""
-    answer = client.call("GET", f"/v1/pods/{pod_target(pod)}")
-    if answer.get("leaving"):
-        raise ControlError(409, f"pod {pod} is being deleted")
-    containers = (*answer["containers"], *answer["ephemeralContainers"])
-    for found in containers:
-        if found["name"] == container:
-            return Path(found["cgroup"])
-    if answer["state"] != "Admitted":
-        raise ControlError(409, f"pod {pod} is not admitted: {answer['reason']}: {answer['message']}")
-    names = ", ".join(found["name"] for found in containers)
-    raise ControlError(404, f"pod {pod} has no container {container}", hint=f"it has: {names}")

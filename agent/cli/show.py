@@ -23,6 +23,7 @@ from agent.cli.common import (
 from agent.cli.events import event_line
 from agent.cli.look import age, failed, local_time, state_word, titled, well
 from agent.domain.idset import CpuSet
+from agent.explain.words import plural
 
 Json = dict[str, Any]
 
@@ -71,19 +72,22 @@ def pods_text(answer: Json) -> str:
     if not answer["pods"]:
         return "no pods"
     rows = [row for pod in answer["pods"] for row in _pod_rows(pod)]
-    return table(("pod", "state", "container", "isolation", "cpus", "memory"), rows)
+    return table(("pod", "state", "ready", "container", "status", "isolation", "cpus", "memory"), rows)
 
 
 def _pod_rows(pod: Json) -> Iterator[tuple[str, ...]]:
     name = f"{pod['namespace']}/{pod['name']}"
     if pod["state"] != "Admitted":
-        yield name, state_word(pod["state"]), "-", pod["reason"], "-", "-"
+        yield name, state_word(pod["state"]), "-", "-", "-", pod["reason"], "-", "-"
+        return
     for position, container in enumerate(pod["containers"]):
         first = position == 0
         yield (
             name if first else "",
             state_word(_state(pod)) if first else "",
+            pod["ready"] if first else "",
             container["name"],
+            life_text(container),
             container["isolation"],
             container["cpus"],
             memory_text(container["memory"]),
@@ -96,7 +100,7 @@ def pods_wide(answer: Json) -> str:
         return "no pods"
     rows = [row for pod in answer["pods"] for row in _wide_rows(pod)]
     headings = ("pod", "state", "qos", "age", "source")
-    return table((*headings, "container", "kind", "isolation", "cpus", "memory", "cgroup"), rows)
+    return table((*headings, "container", "kind", "status", "isolation", "cpus", "memory", "cgroup"), rows)
 
 
 def _wide_rows(pod: Json) -> Iterator[tuple[str, ...]]:
@@ -104,20 +108,27 @@ def _wide_rows(pod: Json) -> Iterator[tuple[str, ...]]:
         f"{pod['namespace']}/{pod['name']}",
         state_word(_state(pod)),
         pod["qosClass"],
-        age(pod["admittedAt"] if "admittedAt" in pod else pod["rejectedAt"]),
+        age(_changed_at(pod)),
         pod["source"],
     )
     if pod["state"] != "Admitted":
-        yield *head, "-", "-", f"{pod['reason']}: {pod['message']}", "-", "-", "-"
+        yield *head, "-", "-", "-", f"{pod['reason']}: {pod['message']}", "-", "-", "-"
+        return
     for container in pod["containers"]:
         memory = memory_text(container["memory"])
         shown = (container["isolation"], container["cpus"], memory, container["cgroup"])
-        yield *head, container["name"], container["kind"], *shown
+        yield *head, container["name"], container["kind"], life_text(container), *shown
         head = ("",) * len(head)
 
 
 def _state(pod: Json) -> str:
     return "Degraded" if pod.get("degraded") else str(pod["state"])
+
+
+def life_text(container: Json) -> str:
+    """``running (2 restarts)``."""
+    restarts = container["restarts"]
+    return f"{container['state']} ({plural(restarts, 'restart')})" if restarts else str(container["state"])
 
 
 def memory_text(blocks: list[Json]) -> str:
@@ -246,10 +257,9 @@ def pod_text(pod: Json) -> str:
     for container in pod["containers"]:
         lines += [
             "",
-            f"{titled('Container')}  {container['name']} ({container['kind']}, isolation {container['isolation']})",
-            f"  {'CPUs':<22} {container['cpus']}",
-            f"  {'memory':<22} {memory_text(container['memory'])}",
-            *_kernel_lines(container),
+            f"{titled('Container')}  {container['name']} ({container['kind']}{_isolation(container)})",
+            f"  {'status':<22} {life_text(container)}{_life_since(container)}",
+            *_holdings(container),
         ]
     for container in pod["ephemeralContainers"]:
         lines += ["", f"{titled('Container')}  {container['name']} (ephemeral)", *_kernel_lines(container)]
@@ -262,6 +272,24 @@ def pod_text(pod: Json) -> str:
     if pod.get("trace"):
         lines += ["", titled("Why"), *(f"  {line}" for line in pod["trace"])]
     return "\n".join(lines)
+
+
+def _life_since(container: Json) -> str:
+    return (
+        f" since {local_time(container['since'])} ({age(container['since'])})" if container["since"] else ""
+    )
+
+
+def _isolation(container: Json) -> str:
+    return f", isolation {container['isolation']}" if "isolation" in container else ""
+
+
+def _holdings(container: Json) -> Iterator[str]:
+    """What a container of an admitted pod has."""
+    if "cgroup" in container:
+        yield f"  {'CPUs':<22} {container['cpus']}"
+        yield f"  {'memory':<22} {memory_text(container['memory'])}"
+        yield from _kernel_lines(container)
 
 
 def _kernel_lines(container: Json) -> Iterator[str]:
@@ -296,6 +324,11 @@ def _settings_lines(cgroup: Json) -> Iterator[str]:
     )
 
 
+def _changed_at(pod: Json) -> str:
+    """When the pod came into its state."""
+    return next(str(pod[key]) for key in ("endedAt", "rejectedAt", "admittedAt") if key in pod)
+
+
 def _since(pod: Json) -> str:
-    when = pod["admittedAt"] if "admittedAt" in pod else pod["rejectedAt"]
+    when = _changed_at(pod)
     return f"{local_time(when)} ({age(when)})"

@@ -134,6 +134,8 @@ def _record_lines(name: str, record: PodRecord) -> Iterator[str]:
     yield f"Uid        {record.uid}"
     yield "Checksum   SHA-256 (ok)"
     yield f"Admitted   {record.admitted_at} from {record.source}, boot {record.boot_id}"
+    if record.ended_at:
+        yield f"Ended      {record.ended_at}: it holds nothing"
     if record.unknown:
         yield f"Unknown    {', '.join(sorted(record.unknown))}: kept when it is written again"
     containers = dict.fromkeys((*record.cpus, *record.blocks))

@@ -106,9 +106,10 @@ def _pools(nodes: list[Json], *, unicode: bool) -> Iterator[str]:
 
 def _pods(pods: list[Json]) -> Iterator[str]:
     states = [_state(pod) for pod in pods]
-    counts = [f"{states.count(state)} {state.lower()}" for state in ("Admitted", "Degraded", "Rejected")]
+    shown = ("Admitted", "Degraded", *(("Succeeded",) if "Succeeded" in states else ()), "Rejected")
+    counts = [f"{states.count(state)} {state.lower()}" for state in shown]
     yield f"{titled('Pods')}       {', '.join(counts)}"
-    worst = [pod for pod in pods if _state(pod) != "Admitted"]
+    worst = [pod for pod in pods if _state(pod) not in {"Admitted", "Succeeded"}]
     for pod in islice(worst, _SHOWN_PODS):
         why = "; ".join(pod.get("degraded", ())) or f"{pod['reason']}: {pod['message']}"
         yield f"  {state_word(_state(pod))} {pod['namespace']}/{pod['name']}: {why}"

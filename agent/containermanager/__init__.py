@@ -2,7 +2,7 @@
 
 from agent.containermanager.observing import Decided, Stage
 from agent.containermanager.owner import ContainerManager
-from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
+from agent.containermanager.snapshot import AdmittedPod, EndedPod, RejectedPod, Snapshot
 from agent.containermanager.verdict import ALREADY_EXISTS, MACHINE_FAULTS, Verdict, VerdictKind
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "AdmittedPod",
     "ContainerManager",
     "Decided",
+    "EndedPod",
     "RejectedPod",
     "Snapshot",
     "Stage",

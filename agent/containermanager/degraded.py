@@ -6,7 +6,7 @@ state, and what is missing of it, or at odds with today's settings, is derived h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from agent.admission import Managers, Rejected, admit
 from agent.domain.idset import NO_CPUS, NodeMask, union
@@ -19,8 +19,13 @@ Reasons = tuple[str, ...]
 _Group = tuple[NodeMask, ResourceName]
 
 
-def degradations(managers: Managers, state: NodeState, pods: Iterable[Pod]) -> dict[PodUid, Reasons]:
-    """The reasons for each of ``pods`` that is degraded; the others are left out."""
+def degradations(
+    managers: Managers, state: NodeState, pods: Iterable[Pod], begun: Container[PodUid] = ()
+) -> dict[PodUid, Reasons]:
+    """The reasons for each of ``pods`` that is degraded; the others are left out.
+
+    Those of ``begun`` have given the memory of their init containers back: they cannot be judged as new.
+    """
     found: dict[PodUid, Reasons] = {}
     shortages: Mapping[_Group, tuple[int, int]] | None = None
     for pod in pods:
@@ -30,7 +35,8 @@ def degradations(managers: Managers, state: NodeState, pods: Iterable[Pod]) -> d
             *_cpu_reasons(managers, state.cpu, pod.uid),
             *_memory_reasons(state.memory, pod.uid, shortages),
         )
-        reasons = reasons or _refusal(managers, state, pod)
+        if not reasons and pod.uid not in begun:
+            reasons = _refusal(managers, state, pod)
         if reasons:
             found[pod.uid] = reasons
     return found

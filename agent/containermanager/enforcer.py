@@ -117,11 +117,6 @@ class Enforcer:
         self.machine = machine
         self._mirror.forget()
 
-    @property
-    def fileno(self) -> int:
-        """A descriptor that becomes readable when somebody may have touched our cgroups; -1: there is none."""
-        return self._cgroups.fileno()
-
     def _tell_repairs(self) -> None:
         repairs, self._mirror.repairs = self._mirror.repairs, []
         by_cgroup: dict[CgroupDir, list[str]] = {}

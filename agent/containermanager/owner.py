@@ -15,27 +15,28 @@ from contextlib import suppress
 from dataclasses import replace
 from threading import Condition, RLock
 
-from agent.admission import Admitted, adapted, admit, isolation, remove_pod
+from agent.admission import Admitted, adapted, admit, isolation, remove_pod, start_container
 from agent.cgroup.backend import CgroupBackend
 from agent.cgroup.compared import Compared
 from agent.cgroup.layout import CgroupDir, pod_dir
 from agent.checkpoint.podrecord import PodRecord, record_of
 from agent.checkpoint.store import Store
 from agent.config.model import StateRecovery
+from agent.containermanager.containers import Containers
 from agent.containermanager.degraded import degradations
 from agent.containermanager.enforcer import Enforcer
 from agent.containermanager.events import EventKind, Events
 from agent.containermanager.health import Health
 from agent.containermanager.hostisolation import Host, LooseHost
 from agent.containermanager.journal import Journal
+from agent.containermanager.lifecycle import has_begun
 from agent.containermanager.machine import Machine
 from agent.containermanager.observing import Decided, Observer, Stage, Timed, untimed
 from agent.containermanager.roster import Known, Roster
-from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
+from agent.containermanager.snapshot import AdmittedPod, EndedPod, RejectedPod, Snapshot
 from agent.containermanager.takeover import take_over
 from agent.containermanager.telling import granted, plugged
 from agent.containermanager.verdict import (
-    ALREADY_EXISTS,
     DISCOVERY_ERROR,
     ENFORCEMENT_ERROR,
     MACHINE_FAULTS,
@@ -43,6 +44,7 @@ from agent.containermanager.verdict import (
     Verdict,
     VerdictKind,
     fault_of,
+    name_taken,
 )
 from agent.domain.pod import Pod, PodUid
 from agent.domain.qos import qos_class
@@ -93,6 +95,18 @@ class ContainerManager:
         self.events = Events(now)
         """What happened; whoever changes something of the node tells it here, too."""
         self._health = Health(self.events)
+        self.containers = Containers(
+            lock=self._lock,
+            roster=self._roster,
+            leaving=self._leaving,
+            cgroups=cgroups,
+            events=self.events,
+            now=now,
+            lived=self._lived,
+            enforce=lambda: self._enforcer.enforce(self._state, self._roster.pods()),
+            mend=self._enforce,
+        )
+        """What runs in the pods."""
         self._recovered: Mapping[str, int] = {}
         self._memory_at_start: Mapping[NodeId, int] = {}
 
@@ -123,15 +137,22 @@ class ContainerManager:
                 pod, record = known.pod, known.record
                 self._roster.admit(self._entry(pod, record.source, record.admitted_at, kept.trace))
                 self._publish(pod, kept.trace)
+                if record.boot_id == self._boot_id:
+                    self.containers.lives[pod.uid] = record.lives
                 renewed = self._record(pod, record.source, record.admitted_at, record)
                 if renewed != record:
                     self._journal.owe(pod.uid, renewed)
             for known, refused in taken.lost:
                 self._journal.owe(known.pod.uid, None)
-                refusal = (refused.reason, refused.message, refused.remedy)
-                self._reject(known.pod, known.record.source, refusal, refused.trace)
+                words = (refused.reason, refused.message, refused.remedy)
+                self._reject(known.pod, known.record.source, words, refused.trace)
+            for over in taken.ended:
+                self._roster.end(_ended(over.pod, over.record))
+            self.containers.adopt_debug()
             self._save()
             repairs = self._enforce()
+            for entry in tuple(self._roster.admitted.values()):
+                self.containers.look_at(entry)
             self._diagnose(self._roster.pods())
             boots = {known.record.boot_id for known, _ in taken.kept}
         if boots - {self._boot_id}:
@@ -153,7 +174,7 @@ class ContainerManager:
         with self._lock:
             held = self._roster.holder(pod)
             if held is not None:
-                return self._known(pod, held)
+                return name_taken(pod, held, is_leaving=held.pod.uid in self._leaving)
             lost = self._health.failures.get(DISCOVERY_ERROR)
             if lost is not None:
                 return self._reject(pod, source, (DISCOVERY_ERROR, lost, _LOOKED_AT_AGAIN), ())
@@ -161,23 +182,8 @@ class ContainerManager:
                 decision = admit(self._machine.managers, self._state, pod)
             if isinstance(decision, Admitted):
                 return self._commit(pod, source, decision)
-            refusal = (decision.reason, decision.message, decision.remedy)
-            return self._reject(pod, source, refusal, decision.trace)
-
-    def _known(self, pod: Pod, held: AdmittedPod) -> Verdict:
-        """The verdict on a pod whose uid or name is taken."""
-        who, leaving = f"pod {held.pod.full_name} (uid {held.pod.uid})", held.pod.uid in self._leaving
-        if held.pod == pod and not leaving:
-            return Verdict(pod=pod, kind=VerdictKind.UNCHANGED)
-        if leaving:
-            message, remedy = f"{who} is being removed", "try again when it is gone"
-        else:
-            other = "another spec" if held.pod.uid == pod.uid else f"another uid than {pod.uid}"
-            message = f"{who} from {held.source} is already admitted with {other}"
-            remedy = f"first: numalet delete {held.pod.full_name}"
-        return Verdict(
-            pod=pod, kind=VerdictKind.REJECTED, reason=ALREADY_EXISTS, message=message, remedy=remedy
-        )
+            words = (decision.reason, decision.message, decision.remedy)
+            return self._reject(pod, source, words, decision.trace)
 
     def _commit(self, pod: Pod, source: str, decision: Admitted) -> Verdict:
         before, admitted_at = self._state, self._now()
@@ -216,8 +222,8 @@ class ContainerManager:
             with suppress(StateError, HostError):  # the first error is the one reported
                 step()
 
-    def _reject(self, pod: Pod, source: str, refusal: tuple[str, str, str], trace: Trace) -> Verdict:
-        reason, message, remedy = refusal
+    def _reject(self, pod: Pod, source: str, words: tuple[str, str, str], trace: Trace) -> Verdict:
+        reason, message, remedy = words
         self._publish(pod, trace, reason)
         last = self._roster.rejected.get(pod.uid)
         self._roster.reject(
@@ -253,31 +259,51 @@ class ContainerManager:
                 self._removed.wait()
             held = self._roster.admitted.get(uid)
             if held is None:
-                self._roster.rejected.pop(uid, None)
+                self._forget(uid)
                 return
             self._leaving.add(uid)
+        self._leave(held, _grace_of(held.pod) if grace is None else grace)
+
+    def _forget(self, uid: PodUid) -> None:
+        """Drop a pod that holds nothing. Raises StorageError."""
+        if uid in self._roster.ended:
+            self._journal.drop(uid)
+            del self._roster.ended[uid]
+        self._roster.rejected.pop(uid, None)
+
+    def _leave(self, held: AdmittedPod, grace: float, ended_at: str = "") -> None:
+        """Release a pod that is marked as leaving; it is remembered if it has ended."""
+        uid = held.pod.uid
         try:
-            self._enforcer.terminate(held.pod, _grace_of(held.pod) if grace is None else grace)
+            self._enforcer.terminate(held.pod, grace)
             with self._lock:
-                self._release(held)
+                self._release(held, ended_at)
         finally:
             with self._lock:
                 self._leaving.discard(uid)
                 self._removed.notify_all()
 
-    def _release(self, held: AdmittedPod) -> None:
+    def _release(self, held: AdmittedPod, ended_at: str) -> None:
         pod, before = held.pod, self._state
+        record = self._record(pod, held.source, held.admitted_at)
+        over = replace(record, cpus={}, pod_cpus=None, blocks={}, pod_blocks=None, ended_at=ended_at)
         others = {uid: other for uid, other in self._roster.pods().items() if uid != pod.uid}
         try:
-            self._journal.drop(pod.uid)
+            if ended_at:
+                self._journal.add(over)
+            else:
+                self._journal.drop(pod.uid)
             self._enforcer.vacate(before, others, pod)
         except (StateError, HostError):
             with suppress(StateError):  # if not now, then with the next write
-                self._journal.add(self._record(pod, held.source, held.admitted_at))
+                self._journal.add(record)
             with suppress(HostError):
                 self._enforcer.enforce(before, self._roster.pods())
             raise
         self._roster.release(pod)
+        self.containers.lives.pop(pod.uid, None)
+        if ended_at:
+            self._roster.end(_ended(pod, over))
         # Adapted: what was short of room before may fit now.
         managers = self._machine.managers
         self._state = adapted(managers, remove_pod(managers, before, pod.uid))
@@ -286,11 +312,44 @@ class ContainerManager:
         self._health.degraded.pop(pod.uid, None)
         self._diagnose(self._health.degraded)
         freed = self._state.cpu.default - before.cpu.default
-        self.events.add(
-            EventKind.REMOVED, f"removed pod {pod.full_name}: released CPUs {freed or 'none'}", pod
-        )
+        how, kind = ("ended", EventKind.ENDED) if ended_at else ("removed", EventKind.REMOVED)
+        self.events.add(kind, f"{how} pod {pod.full_name}: released CPUs {freed or 'none'}", pod)
+
+    # --- life cycle -------------------------------------------------------------------------
+
+    def _lived(self, entry: AdmittedPod, began: str) -> None:
+        """Let the record follow; a container that ``began`` ends the memory of init containers before it."""
+        pod, managers, before = entry.pod, self._machine.managers, self._state
+        if began:
+            self._state = start_container(managers, before, pod, began)
+        self._journal.owe(pod.uid, self._record(pod, entry.source, entry.admitted_at))
+        if self._state != before:
+            self._state = adapted(managers, self._state)
+            self._save()
+            self._enforce()
+
+    def end(self, uid: PodUid) -> None:
+        """Let a pod whose work is done go, if it still is: its sidecars end, it holds nothing any more.
+
+        Raises StateError or HostError where that failed; the pod is then still admitted.
+        """
+        with self._lock:
+            held = self._roster.admitted.get(uid)
+            if held is None or uid in self._leaving:
+                return
+            self.containers.look_at(held)
+            if not self.containers.has_ended(uid):
+                return
+            self._leaving.add(uid)
+        self._leave(held, _grace_of(held.pod), self._now())
 
     # --- upkeep -----------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Write what the disk still lacks: at the end of a run."""
+        with self._lock:
+            if self._journal.is_behind:
+                self._save()
 
     def reconcile(self) -> int:
         """Bring disk and kernel back in line if they lag or drifted; returns the number of repairs."""
@@ -299,11 +358,6 @@ class ContainerManager:
                 self._save()
             self._enforcer.suspect()
             return self._enforce()
-
-    @property
-    def drift_fileno(self) -> int:
-        """A descriptor that becomes readable when somebody may have touched our cgroups; -1: there is none."""
-        return self._enforcer.fileno
 
     def repair_drift(self) -> int:
         """Put right what somebody else has done to our cgroups; returns the number of operations."""
@@ -360,7 +414,8 @@ class ContainerManager:
 
     def _diagnose(self, uids: Iterable[PodUid]) -> None:
         pods = [self._roster.admitted[uid].pod for uid in uids]
-        self._health.diagnose(pods, degradations(self._machine.managers, self._state, pods))
+        begun = {pod.uid for pod in pods if has_begun(pod, self.containers.of(pod.uid))}
+        self._health.diagnose(pods, degradations(self._machine.managers, self._state, pods, begun))
 
     @property
     def is_withdrawn(self) -> bool:
@@ -405,6 +460,8 @@ class ContainerManager:
                 cgroup_root=self._cgroup_root,
                 pods=dict(self._roster.admitted),
                 rejected=dict(self._roster.rejected),
+                ended=dict(self._roster.ended),
+                lives=dict(self.containers.lives),
                 failures=tuple(f"{kind}: {text}" for kind, text in self._health.failures.items()),
                 problems=self._health.problems,
                 pending=self._health.pending,
@@ -442,14 +499,15 @@ class ContainerManager:
     def has_changed(self, pod: Pod, source: str) -> bool:
         """Whether ``source`` had the pod admitted with another spec."""
         with self._lock:
-            held = self._roster.admitted.get(pod.uid)
+            held = self._roster.admitted.get(pod.uid) or self._roster.ended.get(pod.uid)
         return held is not None and held.source == source and held.pod != pod
 
     def kernel_view(self, uid: PodUid, container: str) -> Mapping[str, str]:
         """What the kernel shows for a container's cgroup; empty if the pod is not admitted."""
         with self._lock:
             admitted = self._roster.admitted.get(uid)
-        return {} if admitted is None else self._enforcer.kernel_view(admitted.directories[container])
+        directory = None if admitted is None else admitted.directories.get(container)
+        return {} if directory is None else self._enforcer.kernel_view(directory)
 
     def compared(self, uid: PodUid) -> Mapping[CgroupDir, tuple[Compared, ...]]:
         """What is wanted of each cgroup of a pod, and what the kernel has. Raises HostError."""
@@ -489,7 +547,18 @@ class ContainerManager:
         record = record_of(
             pod, self._state, gates=self.gates, boot_id=self._boot_id, admitted_at=admitted_at, source=source
         )
+        record = replace(record, lives=self.containers.of(pod.uid))
         return record if previous is None else replace(record, minor=previous.minor, unknown=previous.unknown)
+
+
+def _ended(pod: Pod, record: PodRecord) -> EndedPod:
+    return EndedPod(
+        pod=pod,
+        source=record.source,
+        admitted_at=record.admitted_at,
+        ended_at=record.ended_at,
+        lives=record.lives,
+    )
 
 
 def _grace_of(pod: Pod) -> float:

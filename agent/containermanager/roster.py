@@ -1,27 +1,28 @@
-"""The pods the owner knows, admitted or refused, by uid, name and source."""
+"""The pods the owner knows, admitted, ended or refused, by uid, name and source."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agent.containermanager.snapshot import AdmittedPod, RejectedPod
+from agent.containermanager.snapshot import AdmittedPod, EndedPod, RejectedPod
 from agent.domain.pod import Pod, PodUid
 
-Known = AdmittedPod | RejectedPod
+Known = AdmittedPod | EndedPod | RejectedPod
 
 
 @dataclass(slots=True)
 class Roster:
-    """One entry per uid, and per name: who is admitted or refused last. Its owner locks."""
+    """One entry per uid, and per name: who is admitted, ended or refused last. Its owner locks."""
 
     admitted: dict[PodUid, AdmittedPod] = field(default_factory=dict)
     rejected: dict[PodUid, RejectedPod] = field(default_factory=dict)
+    ended: dict[PodUid, EndedPod] = field(default_factory=dict)
     _names: dict[tuple[str, str], PodUid] = field(default_factory=dict)
     """The admitted pods'."""
 
     def pods(self) -> dict[PodUid, Pod]:
-        """The admitted pods."""
-        return {uid: entry.pod for uid, entry in self.admitted.items()}
+        """The admitted pods, as the kernel is to have them."""
+        return {uid: entry.enforced for uid, entry in self.admitted.items()}
 
     def admit(self, entry: AdmittedPod) -> None:
         """Enter a pod that holds its resources."""
@@ -39,22 +40,28 @@ class Roster:
         self._forget_refusals(entry.pod)
         self.rejected[entry.pod.uid] = entry
 
+    def end(self, entry: EndedPod) -> None:
+        """Enter a pod that has ended; it is not admitted any more."""
+        self.ended[entry.pod.uid] = entry
+
     def _forget_refusals(self, pod: Pod) -> None:
         for uid in [uid for uid, entry in self.rejected.items() if _same(entry.pod, pod)]:
             del self.rejected[uid]
 
-    def holder(self, pod: Pod) -> AdmittedPod | None:
-        """The admitted pod that has the pod's uid or name."""
+    def holder(self, pod: Pod) -> AdmittedPod | EndedPod | None:
+        """The admitted or ended pod that has the pod's uid or name."""
         uid = pod.uid if pod.uid in self.admitted else self._names.get((pod.namespace, pod.name))
-        return None if uid is None else self.admitted[uid]
+        if uid is not None:
+            return self.admitted[uid]
+        return next((entry for entry in self.ended.values() if _same(entry.pod, pod)), None)
 
     def find(self, namespace: str, name: str) -> Known | None:
         """The pod of that name."""
         uid = self._names.get((namespace, name))
         if uid is not None:
             return self.admitted[uid]
-        refused = self.rejected.values()
-        return next((e for e in refused if (e.pod.namespace, e.pod.name) == (namespace, name)), None)
+        others: tuple[Known, ...] = (*self.ended.values(), *self.rejected.values())
+        return next((e for e in others if (e.pod.namespace, e.pod.name) == (namespace, name)), None)
 
     def sources(self) -> frozenset[str]:
         """Where the pods came from."""
@@ -65,7 +72,7 @@ class Roster:
         return frozenset(entry.pod.uid for entry in self._all() if entry.source == source)
 
     def _all(self) -> tuple[Known, ...]:
-        return (*self.admitted.values(), *self.rejected.values())
+        return (*self.admitted.values(), *self.ended.values(), *self.rejected.values())
 
 
 def _same(one: Pod, other: Pod) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent.admission import Managers
 from agent.cgroup.layout import CgroupDir
 from agent.containermanager.changes import node_memory
 from agent.domain.idset import CpuSet
+from agent.domain.lifecycle import Lives
 from agent.domain.outcome import Isolation
 from agent.domain.pod import Pod, PodUid
 from agent.domain.settings import CpuPolicy, Settings
@@ -19,7 +20,10 @@ from agent.domain.trace import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedPod:
-    """A pod that holds its resources. ``source`` is ``file:NAME`` of its manifest, or ``api``."""
+    """A pod that holds its resources. ``source`` is ``file:NAME`` of its manifest, or ``api``.
+
+    ``debug`` are the cgroups of `numalet debug` in it now, as ephemeral containers of the pod.
+    """
 
     pod: Pod
     source: str
@@ -27,7 +31,30 @@ class AdmittedPod:
     trace: Trace
     isolation: Mapping[str, Isolation]
     directories: Mapping[str, CgroupDir]
-    """Each container's cgroup, below the cgroup root."""
+    """Each container's cgroup, below the cgroup root; those of ``debug``, too."""
+    debug: tuple[str, ...] = ()
+
+    @property
+    def ephemeral(self) -> tuple[str, ...]:
+        """The ephemeral containers of the manifest and of `numalet debug`."""
+        return (*self.pod.ephemeral, *self.debug)
+
+    @property
+    def enforced(self) -> Pod:
+        """The pod as the kernel is to have it."""
+        return replace(self.pod, ephemeral=self.ephemeral) if self.debug else self.pod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedPod:
+    """A pod whose work is done: it holds nothing, and is known until it is deleted."""
+
+    pod: Pod
+    source: str
+    admitted_at: str
+    ended_at: str
+    lives: Lives
+    trace: Trace = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +74,10 @@ class RejectedPod:
 class Snapshot:
     """Everything at one moment.
 
-    ``failures`` are sentences about what numalet cannot do now (it is not ready), ``problems``
-    what an operator should know, ``pending`` what of the configuration waits for a restart, ``notices``
-    what is by choice and not wrong; ``degraded`` says what each degraded pod lacks. ``withdrawn`` is why
+    ``lives`` are those of the containers of ``pods``. ``failures`` are sentences about what numalet cannot do
+    now (it is not ready), ``problems`` what an operator should know, ``pending`` what of the configuration
+    waits for a restart, ``notices`` what is by choice and not wrong; ``degraded`` says what each degraded pod
+    lacks. ``withdrawn`` is why
     the topology cannot be relied on now, empty where it can. ``recovered`` counts the state files that
     could not be used at start, ``memory_at_start`` is each NUMA node's memory by these files.
     ``drift_repairs`` counts by file what others had changed in our cgroups; ``cgroup``: one was removed.
@@ -62,6 +90,8 @@ class Snapshot:
     cgroup_root: str
     pods: Mapping[PodUid, AdmittedPod] = field(default_factory=dict)
     rejected: Mapping[PodUid, RejectedPod] = field(default_factory=dict)
+    ended: Mapping[PodUid, EndedPod] = field(default_factory=dict)
+    lives: Mapping[PodUid, Lives] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()

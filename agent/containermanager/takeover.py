@@ -26,6 +26,8 @@ from agent.memorymanager.machinestate import adds_up
 class TakenOver:
     """The machine and state to go on with, who stays and who does not, in order of admission.
 
+    ``ended`` are the pods whose work was done before; they hold nothing.
+
     ``notes`` say what was lost, moved or set aside; none after an ordinary stop or crash.
     ``damaged`` are the files that could not be used; ``node_memory`` is each NUMA node's when the
     state was written.
@@ -35,6 +37,7 @@ class TakenOver:
     state: NodeState
     kept: tuple[tuple[Remembered, Admitted], ...] = ()
     lost: tuple[tuple[Remembered, Rejected], ...] = ()
+    ended: tuple[Remembered, ...] = ()
     notes: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
     node_memory: Mapping[NodeId, int] = field(default_factory=dict)
@@ -49,7 +52,8 @@ def take_over(journal: Journal, machine: Machine, recovery: StateRecovery) -> Ta
     loaded = journal.load()
     machine = machine.sparing(union(record.held for record in loaded.records))
     managers = machine.managers
-    known, refused = _remembered(loaded.records)
+    remembered, refused = _remembered(loaded.records)
+    known = [entry for entry in remembered if not entry.record.ended_at]
     stored, unsound = _stored_state(managers, loaded, known)
     damages = [*loaded.damages, *refused, *unsound]
     if stored is None:
@@ -69,6 +73,7 @@ def take_over(journal: Journal, machine: Machine, recovery: StateRecovery) -> Ta
         state=recovered.state,
         kept=recovered.kept,
         lost=recovered.lost,
+        ended=tuple(entry for entry in remembered if entry.record.ended_at),
         notes=(*loaded.remarks, *asides, *notes, *recovered.remarks),
         damaged=tuple(damage.name for damage in damages),
         node_memory=node_memory(loaded.memory or recovered.state.memory),

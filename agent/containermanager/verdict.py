@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from agent.checkpoint.store import StorageError
+from agent.containermanager.snapshot import AdmittedPod, EndedPod
 from agent.domain.pod import Pod
 from agent.errors import HostError, NumaletError
 
@@ -46,3 +47,19 @@ class Verdict:
     reason: str = ""
     message: str = ""
     remedy: str = ""
+
+
+def name_taken(pod: Pod, held: AdmittedPod | EndedPod, *, is_leaving: bool) -> Verdict:
+    """The verdict on a pod whose uid or name ``held`` has."""
+    who, has_ended = f"pod {held.pod.full_name} (uid {held.pod.uid})", isinstance(held, EndedPod)
+    if held.pod == pod and not is_leaving:
+        message = f"it ended; to run it again: numalet delete {pod.full_name}" if has_ended else ""
+        return Verdict(pod=pod, kind=VerdictKind.UNCHANGED, message=message)
+    if is_leaving:
+        message, remedy = f"{who} is being removed", "try again when it is gone"
+    else:
+        other = "another spec" if held.pod.uid == pod.uid else f"another uid than {pod.uid}"
+        became = "has ended" if has_ended else "is already admitted"
+        message = f"{who} from {held.source} {became} with {other}"
+        remedy = f"first: numalet delete {held.pod.full_name}"
+    return Verdict(pod=pod, kind=VerdictKind.REJECTED, reason=ALREADY_EXISTS, message=message, remedy=remedy)

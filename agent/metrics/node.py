@@ -19,7 +19,7 @@ from agent.domain.state import MemoryTable, NodeState
 from agent.domain.topology import NO_NODE
 from agent.metrics.families import Labels, counter, gauge
 
-_STATES: Final = ("admitted", "degraded", "rejected")
+_STATES: Final = ("admitted", "degraded", "succeeded", "rejected")
 _SCOPES: Final = ("pod", "container", "none")
 _BY_NODE: Final[Labels] = ("numa_node",)
 _BY_NODE_AND_TYPE: Final[Labels] = ("numa_node", "type")
@@ -68,6 +68,7 @@ def _pods(snapshot: Snapshot) -> Mapping[Labels, float]:
     for uid in snapshot.pods:
         state = "degraded" if uid in snapshot.degraded else "admitted"
         counts[state, _scope(snapshot.state, uid)] += 1
+    counts["succeeded", "none"] += len(snapshot.ended)
     counts["rejected", "none"] += len(snapshot.rejected)
     return counts
 

@@ -206,6 +206,7 @@ def test_the_status_counts_and_complains(api: Api) -> None:
     assert {"cpu", "cpuset", "memory"} <= set(node["controllers"])
     assert status == {
         "pods": 1,
+        "succeeded": 0,
         "rejected": 1,
         "degraded": 0,
         "cpus": {"online": "0-7", "shared": "0,3-7", "exclusive": "1-2"},

@@ -17,7 +17,13 @@ POD = CgroupDir("poda")
 @pytest.fixture
 def watch(tmp_path: Path) -> Iterator[DriftWatch]:
     (tmp_path / POD).mkdir()
-    for file in ("cpu.max", "cpuset.cpus.effective", "memory.events", "cgroup.subtree_control"):
+    for file in (
+        "cpu.max",
+        "cpuset.cpus.effective",
+        "memory.events",
+        "cgroup.events",
+        "cgroup.subtree_control",
+    ):
         (tmp_path / POD / file).touch()
     watch = DriftWatch(tmp_path)
     for directory in (ROOT, POD):
@@ -40,10 +46,23 @@ def test_who_writes_a_file_of_ours_is_noticed_once(watch: DriftWatch, tmp_path: 
     assert watch.drain() == frozenset()
 
 
-@pytest.mark.parametrize("file", ["cpuset.cpus.effective", "memory.events"])
+@pytest.mark.parametrize("file", ["cpuset.cpus.effective", "memory.events", "cgroup.events"])
 def test_what_the_kernel_tells_by_itself_is_no_drift(watch: DriftWatch, tmp_path: Path, file: str) -> None:
     (tmp_path / POD / file).write_text("7")
+    assert is_readable(watch)
+    assert not watch.is_stirred()
+    assert not is_readable(watch)
     assert watch.drain() == frozenset()
+
+
+def test_what_stirred_it_is_told_once_and_wakes_nobody_again_until_there_is_more(
+    watch: DriftWatch, tmp_path: Path
+) -> None:
+    (tmp_path / POD / "cpu.max").write_text("7")
+    assert watch.is_stirred()
+    assert not is_readable(watch)
+    assert watch.drain() == frozenset({POD})
+    assert not watch.is_stirred()
 
 
 def test_what_we_write_is_no_drift_and_wakes_nobody(watch: DriftWatch, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def completed(on_path: str, socket: str, *words: str) -> list[str]:
 
 
 def test_commands_and_options_are_completed(on_path: str) -> None:
-    assert completed(on_path, "/none", "de") == ["delete", "describe"]
+    assert completed(on_path, "/none", "de") == ["delete", "describe", "debug"]
     assert completed(on_path, "/none", "top", "--so") == ["--sort", "--socket"]
     assert completed(on_path, "/none", "top", "--sort", "") == ["cpu", "memory", "throttled"]
     assert completed(on_path, "/none", "state", "sh") == ["show"]
@@ -55,6 +55,8 @@ def test_commands_and_options_are_completed(on_path: str) -> None:
         (("events", "--pod", "t"), ["team", "telco/upf-1.edge"]),
         (("exec", "team", ""), ["main", "helper"]),
         (("exec", "telco/upf-1.edge", "m"), ["main"]),
+        (("attach", "team", ""), ["main", "helper"]),
+        (("debug", "tea"), ["team"]),
         (("exec", "nobody", ""), []),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.api.client import ControlClient, ControlError
-from agent.cli.pods import container_cgroup
+from agent.cli.work import container_cgroup
 from agent.domain.pod import PodUid
 from agent.manifest import MAX_BYTES
 from tests.cli.command import Command, invoke
@@ -129,21 +129,21 @@ def test_exec_says_which_containers_there_are(numalet: Command) -> None:
     numalet("apply", "-f", numalet.file("team.yaml", budgeted("team")))
     result = numalet("exec", "team", "other", "--", "true")
     assert result.status == 4
-    assert result.err == "numalet: pod team has no container other\n  it has: main, helper\n"
+    assert result.err == "numalet: pod default/team has no container other\n  it has: main, helper\n"
 
 
 def test_exec_in_a_refused_pod_is_refused(numalet: Command) -> None:
     numalet("apply", "-f", numalet.file("big.yaml", manifest("big", cpu="64")))
     result = numalet("exec", "big", "main", "true")
     assert result.status == 1
-    assert result.err.startswith("numalet: pod big is not admitted: TopologyAffinityError: ")
+    assert result.err.startswith("numalet: pod default/big is not admitted: TopologyAffinityError: ")
 
 
 def test_exec_in_a_pod_that_leaves_is_refused(numalet: Command) -> None:
     numalet("apply", "-f", numalet.file("a.yaml", manifest("a")))
     numalet.owner._leaving.add(PodUid("uid-a"))
     try:
-        with pytest.raises(ControlError, match="pod a is being deleted") as caught:
+        with pytest.raises(ControlError, match="pod default/a is being deleted") as caught:
             container_cgroup(ControlClient(Path(numalet.socket)), "a", "main")
         assert caught.value.status == 409
     finally:

@@ -35,11 +35,20 @@ def test_no_pods(numalet: Command) -> None:
 
 def test_pods(filled: Command) -> None:
     assert cells(filled("get", "pods").out) == [
-        ["POD", "STATE", "CONTAINER", "ISOLATION", "CPUS", "MEMORY"],
-        ["default/team", "Admitted", "main", "container", "1-2", "memory 1.0 GiB on node 0"],
-        ["helper", "pod", "3", "memory 1.0 GiB on node 0"],
-        ["default/guest", "Admitted", "main", "host", "0,4-7", "-"],
-        ["default/big", "Rejected", "-", "TopologyAffinityError", "-", "-"],
+        ["POD", "STATE", "READY", "CONTAINER", "STATUS", "ISOLATION", "CPUS", "MEMORY"],
+        [
+            "default/team",
+            "Admitted",
+            "0/2",
+            "main",
+            "waiting",
+            "container",
+            "1-2",
+            "memory 1.0 GiB on node 0",
+        ],
+        ["helper", "waiting", "pod", "3", "memory 1.0 GiB on node 0"],
+        ["default/guest", "Admitted", "0/1", "main", "waiting", "host", "0,4-7", "-"],
+        ["default/big", "Rejected", "-", "-", "-", "TopologyAffinityError", "-", "-"],
     ]
 
 
@@ -78,8 +87,8 @@ def degraded(filled: Command) -> Iterator[Command]:
 
 def test_a_degraded_pod_is_shown_as_such_with_the_reasons(degraded: Command) -> None:
     assert cells(degraded("get", "pods").out)[1:3] == [
-        ["default/team", "Degraded", "main", "container", "1", "memory 1.0 GiB on node 0"],
-        ["helper", "pod", "0,4-7", "memory 1.0 GiB on node 0"],
+        ["default/team", "Degraded", "0/2", "main", "waiting", "container", "1", "memory 1.0 GiB on node 0"],
+        ["helper", "waiting", "pod", "0,4-7", "memory 1.0 GiB on node 0"],
     ]
     text = degraded("describe", "pod", "team").out
     assert "State      Degraded\nDegraded   CPUs 2-3 of its CPUs 1-3 are offline\n" in text
@@ -154,7 +163,7 @@ def test_names_are_for_scripts(filled: Command) -> None:
 def test_wide_tells_more_of_each_pod_cpu_and_node(filled: Command) -> None:
     first, second, *_, big = cells(filled("get", "pods", "-o", "wide").out)[1:]
     assert first[:3] == ["default/team", "Admitted", "Guaranteed"]
-    assert first[4:8] == ["api", "main", "app", "container"]
+    assert first[4:9] == ["api", "main", "app", "waiting", "container"]
     assert second[-1] == "/sys/fs/cgroup/test/poduid-team/shared.pool/helper"
     assert "TopologyAffinityError: Resources cannot be allocated with Topology locality" in big
     assert cells(filled("get", "cpus", "-o", "wide").out)[1:3] == [

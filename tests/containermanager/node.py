@@ -198,9 +198,9 @@ def unsound(node: Node, owner: ContainerManager) -> list[str]:
         wrong.append("cpu_manager_state is not the state")
     if decode_memory(memory, gates=Gates()).state != shot.state.memory:
         wrong.append("memory_manager_state is not the state")
-    if set(node.store.records().pods) != set(shot.pods):
-        wrong.append("the pod records are not the admitted pods")
+    if set(node.store.records().pods) != {*shot.pods, *shot.ended}:
+        wrong.append("the pod records are not the admitted and ended pods")
     if not shot.state.pods() <= set(shot.pods):
         wrong.append("somebody unknown holds resources")
-    facts = owner._enforcer._facts(shot.state, {uid: entry.pod for uid, entry in shot.pods.items()})
+    facts = owner._enforcer._facts(shot.state, {uid: entry.enforced for uid, entry in shot.pods.items()})
     return [*wrong, *deviations(plan(facts), node.cgroups.observe())]

@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ import pytest
 
 from agent.api.client import ControlClient, ControlError
 from agent.cgroup.layout import CgroupDir
+from agent.cgroup.watch import DriftWatch
 from agent.config import Config
 from agent.config.source import ConfigSource
 from agent.config.table import FIELDS, Reload, dump
 from agent.containermanager import ContainerManager
 from agent.containermanager.machine import Machine
-from agent.daemon import Daemon, Hardware
+from agent.daemon import Daemon, Kernel
 from agent.domain.settings import TopologyPolicy
 from agent.domain.topology import Topology
 from agent.errors import HostError
@@ -66,6 +67,31 @@ class Hotplug:
         os.eventfd_write(self.fd, 1)
 
 
+class Containers:
+    """Changes of containers' cgroups, when a test makes them."""
+
+    def __init__(self) -> None:
+        self.fd = os.eventfd(0)
+        self.changed: frozenset[CgroupDir] = frozenset()
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def follow(self, directories: Iterable[CgroupDir]) -> None:
+        """It tells of what a test says anyway."""
+
+    def drain(self) -> frozenset[CgroupDir]:
+        os.eventfd_read(self.fd)
+        return self.changed
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def happen(self, *directories: str) -> None:
+        self.changed = frozenset(map(CgroupDir, directories))
+        os.eventfd_write(self.fd, 1)
+
+
 class Running:
     """A node whose daemon runs in a thread of its own."""
 
@@ -81,6 +107,8 @@ class Running:
             reconcile_period=0.05,
         )
         self.hotplug = Hotplug(self.node)
+        self.containers = Containers()
+        self.drift = DriftWatch(root)
         self.environ: dict[str, str] = {}
         self.file = root / "config.yaml"
         self.source = ConfigSource(path=self.file)
@@ -92,7 +120,8 @@ class Running:
         metrics = NodeMetrics(decisions, owner.snapshot, self.node.cgroups.stat)
         notifier = Notifier(self.environ)
         configuration = Configuration(self.source, self.config, owner, self.look, notifier)
-        return Daemon(configuration, owner, metrics, Hardware(self.hotplug, self.hotplug.look), notifier)
+        kernel = Kernel(self.hotplug, self.hotplug.look, self.containers, self.drift)
+        return Daemon(configuration, owner, metrics, kernel, notifier)
 
     def look(self, config: Config) -> Machine:
         return machine_of(config, self.node.topology)
@@ -159,6 +188,8 @@ def running(tmp_path: Path) -> Iterator[Running]:
     if running.thread.is_alive():
         running.stop()
     running.hotplug.close()
+    running.containers.close()
+    running.drift.close()
 
 
 def test_ready_means_the_manifests_were_followed_and_everything_is_served(running: Running) -> None:
@@ -259,6 +290,42 @@ def test_the_page_shows_the_pods_unless_it_is_switched_off(running: Running) -> 
     running.start()
     assert running.page("/") == running.page("/live") == (404, "not found\n")
     assert running.page("/healthz")[0] == 200
+
+
+def test_a_pod_whose_work_is_done_ends(running: Running) -> None:
+    running.start()
+    once = manifest("once")
+    once["spec"]["restartPolicy"] = "Never"
+    running.client().call("POST", "/v1/pods", json.dumps(once).encode())
+    cgroups, main = running.node.cgroups, CgroupDir("poduid-once/main")
+    process = cgroups.spawn()
+    cgroups.add_process(main, process)
+    running.containers.happen(main)
+    eventually(lambda: state_of(running, "once") == ("Admitted", "running"))
+    cgroups.exit(process)
+    running.containers.happen(main)
+    eventually(lambda: state_of(running, "once") == ("Succeeded", "exited"))
+    assert running.client().call("GET", "/v1/status")["cpus"]["exclusive"] == ""
+
+
+def test_what_somebody_else_wrote_is_put_right_without_waiting_for_the_period(running: Running) -> None:
+    running.config = replace(running.config, reconcile_period=3600)
+    running.write("a.yaml", json.dumps(manifest("a")))
+    running.start()
+    cgroups, pod = running.node.cgroups, CgroupDir("poduid-a")
+    (running.root / pod).mkdir()
+    running.drift.add(pod)
+    wanted = cgroups.read(pod, "memory.max")
+    with cgroups.somebody_else():
+        cgroups.write(pod, "memory.max", "max")
+    (running.root / pod / "memory.max").write_text("max")
+    eventually(lambda: cgroups.read(pod, "memory.max") == wanted != "max")
+
+
+def state_of(running: Running, name: str) -> tuple[str, str]:
+    """A pod's state, and that of its first container."""
+    pod = running.client().call("GET", f"/v1/pods/default/{name}")
+    return pod["state"], pod["containers"][0]["state"]
 
 
 def test_a_second_daemon_on_the_socket_touches_nothing(running: Running) -> None:

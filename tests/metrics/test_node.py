@@ -51,7 +51,7 @@ def test_each_pod_is_counted_once_by_state_and_scope() -> None:
         "none admitted": 1,
         "none rejected": 1,
     }
-    assert len(pods) == 9
+    assert len(pods) == 12
 
 
 def test_without_a_cpu_policy_every_cpu_is_shared_and_none_to_be_had() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent.api.page.budget import Share, cpu_budget, memory_budget
+from agent.api.page.content import View, main
 from agent.api.page.markup import Markup, element
+from agent.cgroup.layout import CgroupDir
 from agent.drawing import Kind
 from tests.containermanager.node import (
     GIB,
@@ -17,6 +19,22 @@ from tests.containermanager.node import (
     manifest,
     parsed,
 )
+
+
+def test_a_pod_that_ended_is_on_the_page_without_holdings() -> None:
+    node, document = Node(), manifest("job")
+    document["spec"]["restartPolicy"] = "Never"
+    owner, pod, main_cgroup = node.owner(), parsed(document), CgroupDir("poduid-job/main")
+    owner.admit(pod, "api")
+    process = node.cgroups.spawn()
+    node.cgroups.add_process(main_cgroup, process)
+    owner.containers.changed([main_cgroup])
+    node.cgroups.exit(process)
+    owner.end(pod.uid)
+    text = main(owner.snapshot(), owner.events.since(0), View(width=800))
+    assert "0 admitted, 1 succeeded, 0 rejected" in text
+    assert "it holds nothing any more" in text
+    assert "ContainerExited" in text
 
 
 def shares(node: Node, document: dict[str, object]) -> tuple[tuple[Share, ...], tuple[Share, ...]]:

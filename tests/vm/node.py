@@ -136,6 +136,12 @@ class Node:
         wait_until(lambda: process.pid in pids_in(cgroup), f"{command} is in {cgroup}")
         return process
 
+    def outside(self, *command: str) -> subprocess.Popen[bytes]:
+        """Run a command in no container."""
+        process = subprocess.Popen(command)
+        self.processes.append(process)
+        return process
+
     def page(self, path: str) -> tuple[int, str]:
         """A page of the TCP face: status and text."""
         try:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from agent.api.client import ControlError
-from agent.cli.pods import container_cgroup
+from agent.cli.work import container_cgroup
 from agent.domain.idset import CpuSet
 from tests.vm.node import Node, amounts, container, is_alive, pod, wait_until
 

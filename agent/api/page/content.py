@@ -10,7 +10,7 @@ from agent.api.page.budget import Share, cpu_budget, memory_budget
 from agent.api.page.markup import Markup, element
 from agent.api.view import picture
 from agent.containermanager.events import Event
-from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
+from agent.containermanager.snapshot import AdmittedPod, EndedPod, RejectedPod, Snapshot
 from agent.domain.pod import PodUid
 from agent.domain.qos import qos_class
 from agent.drawing import Kind, svg
@@ -57,7 +57,7 @@ def _status(snapshot: Snapshot) -> Markup:
     online, exclusive = len(snapshot.topology.online), len(snapshot.exclusive)
     facts = (
         ("Node", "ready" if ready else "not ready"),
-        ("Pods", f"{len(snapshot.pods)} admitted, {len(snapshot.rejected)} rejected"),
+        ("Pods", _counts(snapshot)),
         ("CPUs held by pods", f"{exclusive} of {online}"),
         ("Memory held by pods", _held_memory(snapshot)),
         ("Problems", str(len(snapshot.troubles) or "none")),
@@ -68,6 +68,11 @@ def _status(snapshot: Snapshot) -> Markup:
         if value
     )
     return element("dl", *tiles, class_="tiles", id="status")
+
+
+def _counts(snapshot: Snapshot) -> str:
+    ended = (f"{len(snapshot.ended)} succeeded",) if snapshot.ended else ()
+    return ", ".join((f"{len(snapshot.pods)} admitted", *ended, f"{len(snapshot.rejected)} rejected"))
 
 
 def _tile_class(name: str, snapshot: Snapshot) -> str:
@@ -98,10 +103,11 @@ def _picture(snapshot: Snapshot, drawn: Picture, view: View) -> Markup:
 
 def _pods(snapshot: Snapshot, drawn: Picture, view: View) -> Markup:
     admitted = [_admitted(snapshot, pod, drawn, view) for pod in snapshot.pods.values()]
+    ended = [_ended(pod, view) for pod in snapshot.ended.values()]
     rejected = [_rejected(pod, view) for pod in snapshot.rejected.values()]
-    if not (admitted or rejected):
+    if not (admitted or ended or rejected):
         return _section("pods", "Pods", element("p", "There are no pods.", class_="quiet"))
-    return _section("pods", "Pods", *admitted, *rejected)
+    return _section("pods", "Pods", *admitted, *ended, *rejected)
 
 
 def _admitted(snapshot: Snapshot, entry: AdmittedPod, drawn: Picture, view: View) -> Markup:
@@ -119,6 +125,13 @@ def _admitted(snapshot: Snapshot, entry: AdmittedPod, drawn: Picture, view: View
         _facts(("QoS class", qos_class(pod).value), ("Source", entry.source), ("Since", entry.admitted_at))
     )
     return _pod(pod.uid, pod.full_name, head, (*body, *_decision(snapshot, entry, view)), view)
+
+
+def _ended(entry: EndedPod, view: View) -> Markup:
+    pod = entry.pod
+    told = element("span", "it holds nothing any more", class_="told")
+    facts = _facts(("Source", entry.source), ("Since", entry.ended_at))
+    return _pod(pod.uid, pod.full_name, (*_heading("", pod.full_name, "Succeeded"), told), (facts,), view)
 
 
 def _rejected(entry: RejectedPod, view: View) -> Markup:
