@@ -285,7 +285,8 @@ class Daemon:
         hotplug, containers = self.kernel.hotplug, self.kernel.containers
         self._selector.register(self._wake, selectors.EVENT_READ, self._woken)
         self._selector.register(hotplug.fileno(), selectors.EVENT_READ, self._hardware_changed)
-        self._selector.register(containers.fileno(), selectors.EVENT_READ, self.follower.follow)
+        if containers.fileno() >= 0:
+            self._selector.register(containers.fileno(), selectors.EVENT_READ, self.follower.follow)
         self._selector.register(self.kernel.drift.fileno(), selectors.EVENT_READ, self._cgroups_touched)
         while not self._stopping.is_set():
             wait = min(self.follower.due, *(chore.due for chore in chores)) - time.monotonic()
@@ -323,6 +324,7 @@ class Daemon:
         if self.owner.is_withdrawn:
             self.owner.hardware_changed(self.kernel.look)
         self.owner.reconcile()
+        self.follower.follow()  # those that nothing tells of
 
     def _metrics_page(self, request: Request) -> Page:
         return Page(200, *self._metrics.page(request.accept))

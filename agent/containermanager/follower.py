@@ -28,18 +28,18 @@ class ChangeSource(Protocol):
     """What we use of `ContainerWatch`."""
 
     def fileno(self) -> int:
-        """A descriptor that is readable when something changed."""
+        """A descriptor that is readable when something changed; -1: there is none."""
 
     def follow(self, directories: Iterable[CgroupDir]) -> None:
         """Tell of these, too."""
 
     def drain(self) -> frozenset[CgroupDir]:
-        """The cgroups that changed since."""
+        """The cgroups that changed since, or may have."""
 
 
 @dataclass(slots=True)
 class ContainerFollower:
-    """For one thread: call `follow` when ``watch`` is readable, `end_settled` at ``due``."""
+    """For one thread: call `follow` when ``watch`` is readable and now and then, `end_settled` at ``due``."""
 
     owner: ContainerManager
     watch: ChangeSource

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import select
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from inotify_simple import INotify
 
 from agent.cgroup.cgroupfs import CgroupFs
 from agent.cgroup.containerwatch import ContainerWatch
@@ -99,3 +103,37 @@ def test_containers_that_are_made_and_removed_here_are_followed(
     fs.remove(MAIN)
     assert heard(watch) == frozenset()
     assert not (tmp_path / MAIN).exists()
+
+
+def _no_more(*_: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _full(**options: bool) -> INotify:
+    """A kernel with no more watches for this user."""
+    inotify = INotify(**options)
+    inotify.add_watch = _no_more
+    return inotify
+
+
+def _refused(**_: object) -> INotify:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+@pytest.mark.parametrize(("kernel", "limit"), [(_full, "watches"), (_refused, "instances")])
+def test_without_watches_it_is_said_once_and_whoever_asks_is_told_of_all(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kernel: object,
+    limit: str,
+) -> None:
+    monkeypatch.setattr("agent.cgroup.containerwatch.INotify", kernel)
+    with closing(ContainerWatch(tmp_path)) as watch:
+        watch.follow([MAIN, SIDE, CgroupDir("podu")])
+        assert watch.drain() == watch.drain() == {MAIN, SIDE}
+        watch.forget([SIDE])
+        assert watch.drain() == {MAIN}
+        assert (watch.fileno() == -1) == (kernel is _refused)
+    assert caplog.text.count("with the reconcile period only") == 1
+    assert f"raise fs.inotify.max_user_{limit} with sysctl" in caplog.text
