@@ -199,6 +199,7 @@ class CgroupFs:
         shown = self._shown(directory)
         with self._open(parent, DIRECTORY) as fd, explained(shown, DIRECTORY), suppress(FileExistsError):
             os.mkdir(name, 0o755, dir_fd=fd)
+            self._disown(parent, name)
         self._watched(directory)
         if self._containers is not None:
             self._containers.follow((directory,))
@@ -221,10 +222,10 @@ class CgroupFs:
         if self._containers is not None:
             self._containers.forget((directory,))
 
-    def _disown(self, directory: CgroupDir, file: str) -> None:
-        """What we wrote a moment ago, we wrote ourselves; before it is read back (see `DriftWatch`)."""
+    def _disown(self, directory: CgroupDir, name: str) -> None:
+        """What we wrote or made a moment ago, we did ourselves; before it is read back (see `DriftWatch`)."""
         if self._watch is not None:
-            self._watch.disown(directory, file)
+            self._watch.disown(directory, name)
 
     def read(self, directory: CgroupDir, file: str) -> str:
         """See `CgroupBackend.read`."""

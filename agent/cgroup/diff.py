@@ -21,13 +21,13 @@ from collections.abc import Set as AbstractSet
 
 from agent.cgroup import layout
 from agent.cgroup.layout import CgroupDir, Kind
+from agent.cgroup.strangers import confining
 from agent.cgroup.tree import (
     CPUS,
     CPUS_EFFECTIVE,
     EFFECTIVE,
     CgroupOp,
     EnableControllers,
-    Kill,
     MakeDir,
     Observed,
     ObservedDir,
@@ -46,7 +46,8 @@ _BEARING = frozenset({Kind.POOL, Kind.CONTAINER})
 
 
 def diff(wanted: Wanted, observed: Observed) -> tuple[CgroupOp, ...]:
-    """The operations that make ``observed`` into ``wanted``, none if it already is."""
+    """The operations that make ``observed`` into ``wanted``, none if it already is; no process is killed."""
+    wanted = confining(wanted, observed)
     kept = tuple(directory for directory in wanted.dirs if directory in observed.dirs)
     sets = _CpusetOrder(wanted, observed, kept)
     return (
@@ -70,17 +71,14 @@ def _enables(wanted: Wanted, observed: Observed, kept: tuple[CgroupDir, ...]) ->
 
 
 def _removals(wanted: Wanted, observed: Observed) -> Iterator[CgroupOp]:
-    """Kill and remove pods that are gone; in a pod that stays, remove only what is empty.
+    """Remove pods that are gone; in a pod that stays, what is empty.
 
-    A populated container cgroup in a pod that stays is never killed: it is reported as a deviation.
+    A populated container cgroup in a pod that stays is reported as a deviation.
     """
     known = wanted.dirs.keys() | wanted.held
-    gone = [d for d in top_down(observed.dirs.keys() - known) if _is_gone(known, observed, d)]
-    for directory in gone:
-        if observed.dirs[directory].populated and layout.kind_of(directory) is Kind.POD:
-            yield Kill(directory)
-    for directory in reversed(gone):
-        yield RemoveDir(directory)
+    for directory in reversed(top_down(observed.dirs.keys() - known)):
+        if _is_gone(known, observed, directory):
+            yield RemoveDir(directory)
 
 
 def _is_gone(known: AbstractSet[CgroupDir], observed: Observed, directory: CgroupDir) -> bool:
@@ -88,7 +86,7 @@ def _is_gone(known: AbstractSet[CgroupDir], observed: Observed, directory: Cgrou
     if kind in _NOT_OURS:
         return False
     if kind is Kind.QOS:
-        return not any(d.startswith(directory + "/") and _stays(d) for d in observed.dirs)
+        return not any(d.startswith(directory + "/") and _stays(known, d) for d in observed.dirs)
     line = (directory, *layout.ancestors(directory))
     pod = next(d for d in line if layout.kind_of(d) is Kind.POD)
     if pod not in known:
@@ -97,8 +95,8 @@ def _is_gone(known: AbstractSet[CgroupDir], observed: Observed, directory: Cgrou
     return owner not in known and not observed.dirs[owner].populated
 
 
-def _stays(directory: CgroupDir) -> bool:
-    return layout.kind_of(directory) is Kind.FOREIGN
+def _stays(known: AbstractSet[CgroupDir], directory: CgroupDir) -> bool:
+    return directory in known or layout.kind_of(directory) is Kind.FOREIGN
 
 
 class _CpusetOrder:
@@ -192,7 +190,7 @@ def deviations(wanted: Wanted, observed: Observed) -> tuple[str, ...]:
 def _deviations(wanted: Wanted, observed: Observed) -> Iterator[str]:
     for problem in wanted.problems:
         yield f"{problem.directory}: {problem.reason}"
-    for directory, new in wanted.dirs.items():
+    for directory, new in confining(wanted, observed).dirs.items():
         shown = directory or "the root cgroup"
         old = observed.dirs.get(directory)
         if old is None:
@@ -204,7 +202,9 @@ def _deviations(wanted: Wanted, observed: Observed) -> Iterator[str]:
         yield from _file_deviations(shown, new, old)
     for directory in top_down(observed.dirs.keys() - wanted.dirs.keys() - wanted.held):
         kind = layout.kind_of(directory)
-        if kind is not Kind.NESTED:
+        if kind is Kind.FOREIGN:
+            yield f"{directory} ({kind.value}) is not in the plan"
+        elif kind is not Kind.NESTED:
             state = "holds processes" if observed.dirs[directory].populated else "is empty"
             yield f"{directory} ({kind.value}) is not in the plan and {state}"
 

@@ -19,6 +19,7 @@ from agent.cgroup.backend import SUBTREE_CONTROL, ApplyError, CgroupBackend, app
 from agent.cgroup.diff import diff
 from agent.cgroup.layout import ROOT, CgroupDir, Kind
 from agent.cgroup.plan import joined
+from agent.cgroup.strangers import strangers
 from agent.cgroup.tree import (
     EFFECTIVE,
     CgroupOp,
@@ -30,6 +31,7 @@ from agent.cgroup.tree import (
     Wanted,
     Write,
 )
+from agent.domain.idset import CpuSet
 
 REMOVED: Final = "cgroup"
 """The ``file`` of a repair that made a removed cgroup again."""
@@ -58,6 +60,8 @@ class Mirror:
     backend: CgroupBackend
     repairs: list[Repair] = field(default_factory=list)
     """What was repaired since somebody took them out."""
+    strangers: dict[CgroupDir, CpuSet] = field(default_factory=dict)
+    """The cgroups with processes of pods that have no part, and the CPUs they were found on."""
     _seen: dict[CgroupDir, _Dirs] = field(default_factory=dict)
     _doubted: set[CgroupDir] = field(default_factory=set)
     _unsettled: set[CgroupDir] = field(default_factory=set)
@@ -71,6 +75,8 @@ class Mirror:
         Returns the number of operations. Raises ApplyError: what is not done is done next time.
         """
         self._unsettled |= changed
+        if ROOT in changed:  # they follow the node shared pool
+            self._unsettled |= self.strangers.keys()
         self._heed()
         done = 0
         while True:
@@ -183,7 +189,15 @@ class Mirror:
         for group in self._unsettled:
             dirs |= self._seen.get(group, {})
         wanted = joined(parts[group] for group in self._unsettled if group in parts)
-        return diff(wanted, Observed(dirs=dirs))
+        wanted = replace(wanted, shared=parts.get(ROOT, _NOTHING).shared)
+        observed = Observed(dirs=dirs)
+        self._meet(strangers(wanted, observed))
+        return diff(wanted, observed)
+
+    def _meet(self, found: Mapping[CgroupDir, CpuSet]) -> None:
+        """``found`` are the strangers among the unsettled groups."""
+        elsewhere = {pod: cpus for pod, cpus in self.strangers.items() if pod not in self._unsettled}
+        self.strangers = elsewhere | {pod: self.strangers.get(pod, cpus) for pod, cpus in found.items()}
 
     def _enter(self, op: CgroupOp, files: Mapping[str, str]) -> None:
         """Remember what an operation has brought about."""

@@ -10,6 +10,7 @@ shared pool, and the pod as a whole keeps to ``.spec.resources`` (KEP-5526).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from agent.cgroup import layout, resourceconfig
 from agent.cgroup.facts import Facts
@@ -63,12 +64,12 @@ def plan(facts: Facts) -> Wanted:
 
 
 def plan_base(facts: Facts, burstable: MilliCpu) -> Wanted:
-    """What is above the pods, which depends on them only by the sum of `burstable_request`."""
+    """What is above the pods, which depends on them only by the sum of `burstable_request`, and strangers."""
     builder = _Builder(facts)
     builder.add_inner(ROOT, {})
     builder.add_inner(BEST_EFFORT, _weight(MIN_SHARES))
     builder.add_inner(BURSTABLE, _weight(shares_of(burstable)))
-    return builder.wanted()
+    return replace(builder.wanted(), shared=facts.shared_cpus & facts.topology.online)
 
 
 def plan_pod(facts: Facts, pod: Pod) -> Wanted:
@@ -83,15 +84,18 @@ def joined(parts: Iterable[Wanted]) -> Wanted:
     dirs: dict[CgroupDir, WantedDir] = {}
     held: set[CgroupDir] = set()
     problems: list[EmptyCpuset] = []
+    shared = NO_CPUS
     for part in parts:
         dirs.update(part.dirs)
         held |= part.held
         problems += part.problems
+        shared |= part.shared
     reasons = {problem.directory: problem for problem in problems}
     return Wanted(
         dirs={d: dirs[d] for d in top_down(dirs)},
         held=frozenset(held),
         problems=tuple(reasons[d] for d in top_down(reasons)),
+        shared=shared,
     )
 
 

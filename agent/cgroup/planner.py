@@ -49,7 +49,8 @@ class Planner:
     _ground: object = None
     _inputs: tuple[Mapping[PodUid, object], ...] = _NO_INPUTS
     _shared: CpuSet | None = None
-    _burstable: MilliCpu | None = None
+    _base: tuple[MilliCpu, CpuSet] | None = None
+    """What the part above the pods depends on."""
 
     def update(
         self, ground: object, state: NodeState, pods: Mapping[PodUid, Pod], make: MakeFacts
@@ -60,7 +61,7 @@ class Planner:
         ValueError as `plan` does.
         """
         if self._ground != ground:
-            self._inputs, self._burstable = _NO_INPUTS, None
+            self._inputs, self._base = _NO_INPUTS, None
         self._ground = None  # until it is done
         everything = make(NodeState(cpu=CpuState(default=state.cpu.default)), {})
         touched = {
@@ -69,8 +70,9 @@ class Planner:
             for directory in self._replan(state, pods.get(uid), uid, make)
         }
         burstable = MilliCpu(sum(part.request for part in self._pods.values()))
-        if burstable != self._burstable:
-            self._burstable = burstable
+        base = (burstable, everything.shared_cpus)
+        if base != self._base:
+            self._base = base
             self.parts[ROOT] = plan_base(everything, burstable)
             touched.add(ROOT)
         self._ground = ground

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from agent.cgroup.layout import CgroupDir
-from agent.domain.idset import CpuSet
+from agent.domain.idset import NO_CPUS, CpuSet
 
 CPUS: Final = "cpuset.cpus"
 MEMS: Final = "cpuset.mems"
@@ -76,11 +76,15 @@ class EmptyCpuset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The tree to be: parents before children. ``held`` cgroups are neither made, changed nor removed."""
+    """The tree to be: parents before children. ``held`` cgroups are neither made, changed nor removed.
+
+    ``shared`` is the node shared pool, for processes of pods that are not in the tree.
+    """
 
     dirs: Mapping[CgroupDir, WantedDir] = field(default_factory=dict)
     held: frozenset[CgroupDir] = frozenset()
     problems: tuple[EmptyCpuset, ...] = ()
+    shared: CpuSet = NO_CPUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

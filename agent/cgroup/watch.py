@@ -2,7 +2,7 @@
 
 The file system of cgroups tells of every write through the VFS, systemd's as well as a shell's, and of
 removed directories in the one above (not in themselves: kernels before 6.19 send no IN_DELETE_SELF
-here). Our own writes are told, too. They are taken out of the queue between writing and reading back:
+here); and of a pod's cgroup that somebody made. Our own writes are told, too. They are taken out of the queue between writing and reading back:
 what a stranger wrote before that moment is what is read back, and what comes later is a new event.
 """
 
@@ -20,12 +20,12 @@ from inotify_simple import Event, INotify, flags
 
 from agent.cgroup import layout
 from agent.cgroup.backend import SUBTREE_CONTROL
-from agent.cgroup.layout import CgroupDir
+from agent.cgroup.layout import CgroupDir, Kind
 from agent.cgroup.tree import EFFECTIVE, is_planned
 
 log = logging.getLogger(__name__)
 
-_EVENTS: Final = flags.MODIFY | flags.DELETE | flags.ONLYDIR
+_EVENTS: Final = flags.MODIFY | flags.CREATE | flags.DELETE | flags.ONLYDIR
 _KERNELS_OWN: Final = frozenset(EFFECTIVE.values())
 
 
@@ -105,7 +105,7 @@ class DriftWatch:
                     self._inotify.rm_watch(number)
 
     def disown(self, directory: CgroupDir, name: str) -> None:
-        """``name`` in ``directory`` was written or removed by ourselves just now."""
+        """``name`` in ``directory`` was written, made or removed by ourselves just now."""
         with self._lock:
             self._take(mine=(directory, name))
             if self._touched or self._overflowed:
@@ -122,7 +122,7 @@ class DriftWatch:
             return bool(self._touched) or self._overflowed
 
     def drain(self) -> frozenset[CgroupDir] | None:
-        """The cgroups in which somebody else wrote, or removed one; None where it is not known."""
+        """The cgroups in which somebody else wrote, removed one, or made a pod's; None where it is not known."""
         with self._lock:
             self._take(mine=None)
             self._told()
@@ -152,6 +152,8 @@ class DriftWatch:
             known = gone in self._of
             self.forget(gone)
             return known
+        if event.mask & flags.CREATE:
+            return layout.kind_of(layout.child(directory, event.name)) is Kind.POD
         return event.name == SUBTREE_CONTROL or (is_planned(event.name) and event.name not in _KERNELS_OWN)
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ from agent.cgroup.tree import KernelOffer, ObservedDir
 from agent.cgroup.units import UNLIMITED
 from agent.containermanager.hostisolation import Host
 from agent.containermanager.machine import Machine
+from agent.domain.idset import CpuSet
 from agent.domain.pod import Pod, PodUid
 from agent.domain.qos import qos_class
 from agent.domain.state import NodeState
@@ -109,13 +110,18 @@ class Enforcer:
         """Let the next `enforce` read some of the cgroups anew: all of them after as many calls as it takes."""
         if not self._unread:
             self._unread = [ROOT, *sorted(self._planner.parts.keys() - {ROOT})]
-        self._mirror.suspect(self._unread[:READ_AT_ONCE])
+        self._mirror.suspect((*self._mirror.strangers, *self._unread[:READ_AT_ONCE]))
         del self._unread[:READ_AT_ONCE]
 
     def adopt(self, machine: Machine) -> None:
         """Go on with what the machine has become; the kernel may have changed cpusets on its own."""
         self.machine = machine
         self._mirror.forget()
+
+    @property
+    def strangers(self) -> Mapping[CgroupDir, CpuSet]:
+        """Cgroups with processes of pods that nobody knows, and the CPUs they were found on."""
+        return self._mirror.strangers
 
     def _tell_repairs(self) -> None:
         repairs, self._mirror.repairs = self._mirror.repairs, []
@@ -151,10 +157,13 @@ class Enforcer:
 
         Raises HostError if it is still there; what else cannot be enforced is no matter here.
         """
+        directory = layout.pod_dir(pod.uid, qos_class(pod))
         try:
+            if self._cgroups.exists(directory) and self._cgroups.populated(directory):
+                self._cgroups.kill(directory)
             self.enforce(state, pods)
         except HostError:
-            if self._cgroups.exists(layout.pod_dir(pod.uid, qos_class(pod))):
+            if self._cgroups.exists(directory):
                 raise
 
     def _facts(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> Facts:

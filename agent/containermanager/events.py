@@ -36,6 +36,8 @@ class EventKind(Enum):
     DEBUG = "Debug"
     DEGRADED = "Degraded"
     RECOVERED = "Recovered"
+    UNKNOWN_POD = "UnknownPod"
+    UNKNOWN_POD_GONE = "UnknownPodGone"
     DRIFT_REPAIRED = "DriftRepaired"
     HOTPLUG = "Hotplug"
     NOT_READY = "NotReady"
@@ -50,6 +52,7 @@ _WARNINGS: Final = {
     EventKind.STATE_RECOVERED,
     EventKind.REJECTED,
     EventKind.DEGRADED,
+    EventKind.UNKNOWN_POD,
     EventKind.DRIFT_REPAIRED,
     *_ERRORS,
 }

@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from agent.cgroup import layout
+from agent.cgroup.layout import CgroupDir
 from agent.containermanager.degraded import Reasons
 from agent.containermanager.events import EventKind, Events
+from agent.domain.idset import CpuSet
 from agent.domain.pod import Pod, PodUid
 from agent.errors import HostError, StateError
 
@@ -27,13 +30,14 @@ class Health:
     manifests: tuple[str, ...] = ()
     configuration: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
+    strangers: tuple[str, ...] = ()
     degraded: dict[PodUid, Reasons] = field(default_factory=dict)
 
     @property
     def problems(self) -> tuple[str, ...]:
         """All of them, as sentences; what degrades a pod is told with the pod."""
         refused = (f"configuration refused: {text}" for text in self.configuration)
-        return (*self.recovery, *self.manifests, *refused)
+        return (*self.recovery, *self.manifests, *self.strangers, *refused)
 
     def fail(self, kind: str, text: str) -> None:
         """Remember a failure, and tell it once."""
@@ -56,6 +60,16 @@ class Health:
         self.mend(kind)
         return done
 
+    def meet(self, found: Mapping[CgroupDir, CpuSet]) -> None:
+        """``found`` are the populated cgroups of pods that nobody knows: tell who came, and who went."""
+        was, self.strangers = self.strangers, tuple(_stranger(*one) for one in found.items())
+        for text in self.strangers:
+            if text not in was:
+                self.events.add(EventKind.UNKNOWN_POD, text)
+        for text in was:
+            if text not in self.strangers:
+                self.events.add(EventKind.UNKNOWN_POD_GONE, f"no longer: {text}")
+
     def diagnose(self, pods: Iterable[Pod], found: Mapping[PodUid, Reasons]) -> None:
         """``found`` says which of ``pods`` are degraded now: tell what is new about it, and what is over."""
         for pod in pods:
@@ -66,3 +80,11 @@ class Health:
                 self.events.add(EventKind.DEGRADED, f"degraded pod {pod.full_name}: {'; '.join(now)}", pod)
             elif was and not now:
                 self.events.add(EventKind.RECOVERED, f"pod {pod.full_name} has all it holds again", pod)
+
+
+def _stranger(directory: CgroupDir, cpus: CpuSet) -> str:
+    uid = directory.rpartition("/")[2].removeprefix(layout.POD_PREFIX)
+    return (
+        f"cgroup {directory}: processes of a pod that is not known run here, found on CPUs {cpus or 'unknown'}; "
+        f"they are held to the shared pool; end them, or apply the pod again with uid {uid}"
+    )

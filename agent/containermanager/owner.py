@@ -143,6 +143,8 @@ class ContainerManager:
                 if renewed != record:
                     self._journal.owe(pod.uid, renewed)
             for known, refused in taken.lost:
+                with suppress(HostError):  # then it is one more cgroup with processes of an unknown pod
+                    self._enforcer.terminate(known.pod, 0)
                 self._journal.owe(known.pod.uid, None)
                 words = (refused.reason, refused.message, refused.remedy)
                 self._reject(known.pod, known.record.source, words, refused.trace)
@@ -375,7 +377,9 @@ class ContainerManager:
         def work() -> int:
             return self._enforcer.enforce(self._state, self._roster.pods())
 
-        return self._health.mending(ENFORCEMENT_ERROR, work) or 0
+        repairs = self._health.mending(ENFORCEMENT_ERROR, work) or 0
+        self._health.meet(self._enforcer.strangers)
+        return repairs
 
     # --- hotplug ----------------------------------------------------------------------------
 
@@ -468,6 +472,7 @@ class ContainerManager:
                 degraded=dict(self._health.degraded),
                 host_isolation=self._host.mode.value,
                 notices=self._host.notices(self._state.cpu.held),
+                strangers=self._enforcer.strangers,
                 withdrawn=self._health.failures.get(DISCOVERY_ERROR, ""),
                 recovered=self._recovered,
                 memory_at_start=self._memory_at_start,

@@ -77,9 +77,9 @@ class Snapshot:
     ``lives`` are those of the containers of ``pods``. ``failures`` are sentences about what numalet cannot do
     now (it is not ready), ``problems`` what an operator should know, ``pending`` what of the configuration
     waits for a restart, ``notices`` what is by choice and not wrong; ``degraded`` says what each degraded pod
-    lacks. ``withdrawn`` is why
-    the topology cannot be relied on now, empty where it can. ``recovered`` counts the state files that
-    could not be used at start, ``memory_at_start`` is each NUMA node's memory by these files.
+    lacks. ``strangers`` are cgroups with processes of pods nobody knows, and the CPUs they were found on.
+    ``withdrawn`` is why the topology cannot be relied on now, empty where it can. ``recovered`` counts the
+    state files that could not be used at start, ``memory_at_start`` is each NUMA node's memory by these files.
     ``drift_repairs`` counts by file what others had changed in our cgroups; ``cgroup``: one was removed.
     """
 
@@ -98,6 +98,7 @@ class Snapshot:
     host_isolation: str = "none"
     notices: tuple[str, ...] = ()
     degraded: Mapping[PodUid, tuple[str, ...]] = field(default_factory=dict)
+    strangers: Mapping[CgroupDir, CpuSet] = field(default_factory=dict)
     withdrawn: str = ""
     recovered: Mapping[str, int] = field(default_factory=dict)
     memory_at_start: Mapping[NodeId, int] = field(default_factory=dict)

@@ -59,6 +59,12 @@ def node_families(snapshot: Snapshot) -> Iterator[Metric]:
         ("file",),
         {(file,): count for file, count in sorted(files.items())},
     )
+    yield gauge(
+        "numalet_unknown_pod_cgroups",
+        "Cgroups with processes of pods that numalet does not know; they are held to the shared pool.",
+        (),
+        {(): len(snapshot.strangers)},
+    )
     yield from _cpu_families(snapshot)
     yield from _memory_families(snapshot)
 

@@ -8,7 +8,7 @@ from agent.cgroup.backend import ApplyError, apply
 from agent.cgroup.diff import deviations, diff
 from agent.cgroup.fake import FakeCgroups
 from agent.cgroup.layout import ROOT, CgroupDir
-from agent.cgroup.tree import EnableControllers, Kill, MakeDir, RemoveDir, Wanted, Write
+from agent.cgroup.tree import EnableControllers, MakeDir, RemoveDir, Wanted, Write
 from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
 from tests.cgroup.worlds import World, app, machine, pinned, pod, prepared
@@ -49,10 +49,8 @@ def test_every_other_cgroup_has_left_the_slice_before_the_exclusive_containers_c
 
 def test_the_pool_grows_only_after_the_exclusive_cgroup_is_gone_parents_first() -> None:
     fake = settled(with_exclusive())
-    fake.add_process(CgroupDir("podb/fast"), fake.spawn())
     ops = diff(shared_only().wanted(), fake.observe())
     assert ops == (
-        Kill(CgroupDir("podb")),
         RemoveDir(CgroupDir("podb/fast")),
         RemoveDir(CgroupDir("podb")),
         Write(CgroupDir("besteffort/poda"), "cpuset.cpus", "0-3"),
@@ -126,6 +124,10 @@ def test_cgroups_that_are_not_ours_stay() -> None:
     assert diff(world.wanted(), fake.observe()) == ()
     apply(fake, diff(Wanted(), fake.observe()))
     assert set(fake.observe().dirs) == {"", "numalet.service", "besteffort", "besteffort/other"}
+    assert deviations(world.wanted(), fake.observe())[-2:] == (
+        "besteffort/other (not ours) is not in the plan",
+        "numalet.service (not ours) is not in the plan",
+    )
 
 
 def test_what_a_workload_made_below_its_container_stays_with_it_and_goes_with_it() -> None:

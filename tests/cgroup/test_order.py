@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agent.cgroup.backend import apply
@@ -144,6 +144,13 @@ def populate(fake: FakeCgroups, wanted: Wanted) -> list[CgroupDir]:
     return leaves
 
 
+def end_all_but(fake: FakeCgroups, wanted: Wanted) -> None:
+    """End the processes of pods that go, as a removal does before it plans without them."""
+    for directory in fake.observe().dirs.keys() - wanted.dirs.keys():
+        if kind_of(directory) is Kind.POD:
+            fake.kill(directory)
+
+
 @settings(deadline=None)
 @given(histories())
 def test_no_step_of_any_plan_lets_a_process_into_another_containers_slice(history: list[World]) -> None:
@@ -152,6 +159,7 @@ def test_no_step_of_any_plan_lets_a_process_into_another_containers_slice(histor
     for world in history:
         wanted = world.wanted()
         assert not wanted.problems
+        end_all_but(fake, wanted)
         for op in diff(wanted, fake.observe()):
             apply(fake, [op])
             assert overlaps(fake, world, running) == [], op
@@ -161,12 +169,40 @@ def test_no_step_of_any_plan_lets_a_process_into_another_containers_slice(histor
 
 
 @settings(deadline=None)
+@given(histories())
+def test_processes_of_pods_nobody_knows_any_more_live_on_and_never_get_into_a_slice(
+    history: list[World],
+) -> None:
+    fake = prepared(history[0].topology)
+    running: list[CgroupDir] = []
+    seen: set[PodUid] = set()
+    last: set[PodUid] = set()
+    for world in history:
+        assume(not world.pods.keys() & (seen - last))  # a uid names one pod for ever
+        last = set(world.pods)
+        seen |= last
+        wanted = world.wanted()
+        for op in diff(wanted, fake.observe()):
+            apply(fake, [op])
+            assert overlaps(fake, world, running) == [], op
+        assert diff(wanted, fake.observe()) == ()
+        assert all(fake.procs(directory) for directory in running)
+        assert all(
+            fake.effective_cpus(directory) <= world.default
+            for directory in running
+            if directory not in wanted.dirs
+        )
+        running = [*running, *populate(fake, wanted)]
+
+
+@settings(deadline=None)
 @given(histories(), st.data())
 def test_a_crash_at_any_step_heals_with_the_next_plan(history: list[World], data: st.DataObject) -> None:
     fake = prepared(history[0].topology)
     running: list[CgroupDir] = []
     for world in history:
         wanted = world.wanted()
+        end_all_but(fake, wanted)
         ops = diff(wanted, fake.observe())
         apply(fake, ops[: data.draw(st.integers(0, len(ops)))])
         for op in diff(wanted, fake.observe()):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.cgroup.layout import ROOT, CgroupDir
+from agent.cgroup.layout import ROOT, CgroupDir, parent_of
 from agent.cgroup.watch import DriftWatch
 
 POD = CgroupDir("poda")
@@ -42,6 +42,28 @@ def test_who_writes_a_file_of_ours_is_noticed_once(watch: DriftWatch, tmp_path: 
     (tmp_path / POD / file).write_text("7")
     assert is_readable(watch)
     assert watch.drain() == frozenset({POD})
+    assert not is_readable(watch)
+    assert watch.drain() == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("made", "noticed"),
+    [("podb", True), ("besteffort/podb", True), ("poda/main", False), ("other.service", False)],
+)
+def test_a_pods_cgroup_that_somebody_made_is_noticed_once_and_ours_is_not(
+    watch: DriftWatch, tmp_path: Path, made: str, noticed: bool
+) -> None:
+    above = parent_of(CgroupDir(made))
+    (tmp_path / above).mkdir(exist_ok=True)
+    watch.add(above)
+    watch.drain()
+    (tmp_path / made).mkdir()
+    assert watch.drain() == (frozenset({above}) if noticed else frozenset())
+    assert not is_readable(watch)
+    (tmp_path / made).rmdir()
+    watch.drain()
+    (tmp_path / made).mkdir()
+    watch.disown(above, made.rpartition("/")[2])
     assert not is_readable(watch)
     assert watch.drain() == frozenset()
 
@@ -90,6 +112,7 @@ def test_a_removed_cgroup_is_noticed_in_the_one_above_and_watched_again_when_mad
     (tmp_path / POD).rmdir()
     assert watch.drain() == frozenset({ROOT})
     (tmp_path / POD).mkdir()
+    watch.disown(ROOT, POD)
     watch.add(POD)
     (tmp_path / POD / "cpu.max").write_text("7")
     assert watch.drain() == frozenset({POD})
