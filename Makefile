@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 
-.PHONY: help demo test unit vm check lint types layers format proto docs man bench clean
+.PHONY: help demo test unit vm check lint types layers format proto docs man bench soak clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ man: ## write the manual pages into build/man
 bench: ## measure; one table, see docs/performance.md
 	@scripts/bootstrap
 	$(PY) -m scripts.bench
+
+soak: ## a million random operations with crashes, failures and damage; every invariant after each
+	@scripts/bootstrap
+	$(PY) -m scripts.soak --processes 2
 
 clean: ## remove what the targets made here (the VM image is kept in the cache)
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -18,7 +18,6 @@ from agent.cgroup.tree import (
     CgroupOp,
     EnableControllers,
     KernelOffer,
-    Kill,
     MakeDir,
     Observed,
     RemoveDir,
@@ -224,8 +223,6 @@ def _run(backend: CgroupBackend, op: CgroupOp) -> Mapping[str, str]:
             backend.enable(directory, controllers)
         case Write(directory, file, text):
             return backend.write(directory, file, text)
-        case Kill(directory):
-            backend.kill(directory)
         case RemoveDir(directory):
             backend.remove(directory)
         case _:

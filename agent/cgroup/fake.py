@@ -43,12 +43,12 @@ from agent.cgroup.tree import (
     CgroupOp,
     EnableControllers,
     KernelOffer,
-    Kill,
     MakeDir,
     Observed,
     ObservedDir,
     RemoveDir,
     Write,
+    cpus_in,
     is_planned,
 )
 from agent.cgroup.units import (
@@ -170,26 +170,32 @@ class FakeCgroups:
     def observe(self, top: CgroupDir = ROOT, leave_out: frozenset[Kind] = NOTHING) -> Observed:
         """See `CgroupBackend.observe`."""
         dirs: dict[CgroupDir, ObservedDir] = {}
-        self._collect(top, leave_out | {Kind.FOREIGN}, dirs)
+        if top in self._cgroups:
+            self._collect(top, leave_out | {Kind.FOREIGN}, dirs)
         return Observed(dirs=dirs)
 
     def _collect(
         self, directory: CgroupDir, closed: frozenset[Kind], dirs: dict[CgroupDir, ObservedDir]
-    ) -> None:
-        if directory not in self._cgroups:
-            return
-        kind = layout.kind_of(directory)
-        dirs[directory] = ObservedDir() if kind in closed else self._observed(directory)
-        for below in () if kind in closed else self._children(directory):
-            self._collect(below, closed, dirs)
+    ) -> bool:
+        """Add what is seen there and below; returns whether any of it is populated."""
+        dirs[directory] = ObservedDir()
+        if layout.kind_of(directory) in closed:
+            return self.populated(directory)
+        populated = bool(self._cgroups[directory].pids)
+        for below in self._children(directory):
+            populated |= self._collect(below, closed, dirs)
+        dirs[directory] = self._observed(directory, populated=populated)
+        return populated
 
-    def _observed(self, directory: CgroupDir) -> ObservedDir:
+    def _observed(self, directory: CgroupDir, *, populated: bool) -> ObservedDir:
         if layout.kind_of(directory) is Kind.NESTED:
             return ObservedDir()
         return ObservedDir(
-            files={file: self._show(directory, file) for file in self._files(directory) if is_planned(file)},
+            files={
+                file: self._content(directory, file) for file in self._files(directory) if is_planned(file)
+            },
             subtree=frozenset(self._cgroups[directory].subtree),
-            populated=self.populated(directory),
+            populated=populated,
         )
 
     def exists(self, directory: CgroupDir) -> bool:
@@ -299,7 +305,6 @@ class FakeCgroups:
             self._inject(directory, "cgroup.kill")
             self._find(directory)
             self._clear(directory)
-        self._note(directory, Kill(directory))
 
     def stat(self, directory: CgroupDir) -> Mapping[str, int]:
         """See `CgroupBackend.stat`: each process runs for 1 µs, when it joins."""
@@ -347,8 +352,13 @@ class FakeCgroups:
         cgroup = self._find(directory)
         if file == SUBTREE_CONTROL:
             return " ".join(sorted(cgroup.subtree))
-        if file not in self._files(directory):
+        if _CONTROLLER_OF.get(file) not in self._available(directory):
             raise _error(errno.ENOENT)
+        return self._content(directory, file)
+
+    def _content(self, directory: CgroupDir, file: str) -> str:
+        """A file that is there."""
+        cgroup = self._cgroups[directory]
         if file == CPUS_EFFECTIVE:
             return str(self.effective_cpus(directory))
         if file == MEMS_EFFECTIVE:
@@ -361,7 +371,8 @@ class FakeCgroups:
             above = everything
         else:
             above = self._effective(layout.parent_of(directory), file, everything)
-        asked = type(everything).parse(self._cgroups[directory].files.get(file, ""))
+        text = self._cgroups[directory].files.get(file, "")
+        asked = cpus_in(text) if isinstance(everything, CpuSet) else type(everything).parse(text)
         return asked & above or above
 
     def _accepted(self, directory: CgroupDir, file: str, text: str) -> str:

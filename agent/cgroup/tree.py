@@ -141,20 +141,13 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
-    """Kill every process in a cgroup and below it, and wait until none is left."""
-
-    directory: CgroupDir
-
-
-@dataclass(frozen=True, slots=True)
 class RemoveDir:
     """Remove a cgroup without processes and children."""
 
     directory: CgroupDir
 
 
-CgroupOp = MakeDir | EnableControllers | Write | Kill | RemoveDir
+CgroupOp = MakeDir | EnableControllers | Write | RemoveDir
 
 
 @lru_cache(maxsize=4096)

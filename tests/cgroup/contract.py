@@ -9,7 +9,7 @@ import pytest
 from agent.cgroup.backend import ApplyError, CgroupBackend, EnforcementError, apply
 from agent.cgroup.diff import deviations, diff
 from agent.cgroup.layout import ROOT, CgroupDir
-from agent.cgroup.tree import CgroupOp, EnableControllers, Kill, MakeDir, RemoveDir, Wanted, Write
+from agent.cgroup.tree import CgroupOp, EnableControllers, MakeDir, RemoveDir, Wanted, Write
 from agent.domain.topology import Topology
 
 POD, MAIN, POOL = CgroupDir("podx"), CgroupDir("podx/main"), CgroupDir("podx/shared.pool")
@@ -256,10 +256,11 @@ class BackendContract:
         assert caught.value.cause.code == "ERANGE"
         assert not host.backend.exists(MAIN)
 
-    def test_every_kind_of_operation_can_be_applied(self, host: Host) -> None:
+    def test_a_populated_tree_can_be_removed_once_it_was_killed(self, host: Host) -> None:
         open_up(host.backend)
         host.backend.add_process(MAIN, host.spawn())
-        apply(host.backend, (Kill(POD), RemoveDir(MAIN), RemoveDir(POOL), RemoveDir(POD)))
+        host.backend.kill(POD)
+        apply(host.backend, (RemoveDir(MAIN), RemoveDir(POOL), RemoveDir(POD)))
         assert not host.backend.exists(POD)
 
     def test_a_planned_tree_is_reached_and_then_there_is_nothing_left_to_do(
