@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
+import pytest
 from hypothesis import settings
 
 # No deadline in either: one example builds managers for a whole machine, and cores are shared.
 settings.register_profile("dev", max_examples=50, deadline=None, print_blob=True)
 settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell what tests counted, by name: the sums of their recorded properties."""
+    counted = Counter[str]()
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            counted[str(name)] += int(str(value))
+    for name, total in sorted(counted.items()):
+        terminalreporter.write_line(f"{name}: {total}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -94,7 +95,7 @@ def import_state(
     Stop the kubelet first; numalet must not run. The kubelet's files name pods by uid alone, so their
     manifests must be given: what kubectl prints while the API server has them (static pods are in it,
     too), or manifests that state the uid. Nothing is written unless everything fits this machine and
-    the configuration. Exit status: 0 imported, 1 refused, 2 bad input.
+    the configuration. If it is interrupted, run it again before numalet starts. Exit status: 0 imported, 1 refused, 2 bad input.
 
     \b
     kubectl get pods -A -o json --field-selector spec.nodeName=$(hostname) > pods.json
@@ -110,7 +111,8 @@ def import_state(
         left = _kept(stored.state, host.managed, frozenset(known), drop_unknown=drop_unknown)
         stamp = Stamp(_boot_id(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"), f"import:{source}")
         kept, records = adopted(left, holders(left, known, host.managed), host.managed, stamp)
-        _write(root, stored, kept, records, host.managed.settings)
+        with StateDir(root) as store:
+            write_imported(store, stored, kept, records, host.managed.settings)
     for record in records:
         click.echo(f"pod {record.namespace}/{record.name} keeps {_held(kept, record.uid)}")
     for uid in sorted(stored.state.pods() - kept.pods()):
@@ -140,36 +142,53 @@ def _kept(state: NodeState, machine: Machine, known: frozenset[PodUid], *, drop_
     return without_strangers(machine.managers, restore(machine.managers, state), known)
 
 
-def _write(
-    root: Path, stored: Stored, kept: NodeState, records: Sequence[PodRecord], settings: Settings
+def write_imported(
+    store: StateDir, stored: Stored, kept: NodeState, records: Sequence[PodRecord], settings: Settings
 ) -> None:
-    """Write all or nothing, records last.
+    """Write all or nothing, records last; what an interrupted import of the same left is written over.
 
-    Raises StateError if the directory is in use or not empty of pods, StorageError.
+    Raises StateError if other pods are there, StorageError.
     """
-    with StateDir(root) as store:
-        if any(map(store.read, (CPU_FILE, MEMORY_FILE))) or store.records().pods:
-            there = read_path(root)
-            if there.unread or there.records or there.state.pods():
-                raise StateError(
-                    f"{root} holds pods already, or files that cannot be read",
-                    hint="numalet state show says which; import into an empty directory",
-                )
-        cpu_extra = stored.cpu.extra if stored.cpu else NO_EXTRA
-        memory_extra = stored.memory.extra if stored.memory else NO_EXTRA
-        new = {
-            CPU_FILE: encode_cpu(settings.cpu_policy.value, kept.cpu, extra=cpu_extra),
-            MEMORY_FILE: encode_memory(settings.memory_policy.value, kept.memory, extra=memory_extra),
-            **{record_name(record.uid): encode_record(record) for record in records},
-        }
-        try:
-            for name, raw in new.items():
-                store.write(name, raw)
-        except StateError:
-            for name in reversed(new):
-                with suppress(StateError):
-                    store.remove(name)
-            raise
+    if any(map(store.read, (CPU_FILE, MEMORY_FILE))) or store.records().pods:
+        there = read_path(store.root)
+        holds = there.unread or there.records or there.state.pods()
+        if holds and not _is_begun(there, kept, records):
+            raise StateError(
+                f"{store.root} holds pods already, or files that cannot be read",
+                hint="numalet state show says which; import into an empty directory",
+            )
+    cpu_extra = stored.cpu.extra if stored.cpu else NO_EXTRA
+    memory_extra = stored.memory.extra if stored.memory else NO_EXTRA
+    new = {
+        CPU_FILE: encode_cpu(settings.cpu_policy.value, kept.cpu, extra=cpu_extra),
+        MEMORY_FILE: encode_memory(settings.memory_policy.value, kept.memory, extra=memory_extra),
+        **{record_name(record.uid): encode_record(record) for record in records},
+    }
+    try:
+        for name, raw in new.items():
+            store.write(name, raw)
+    except StateError:
+        for name in reversed(new):
+            with suppress(StateError):
+                store.remove(name)
+        raise
+
+
+def _is_begun(there: Stored, kept: NodeState, records: Sequence[PodRecord]) -> bool:
+    """Whether an import of the same pods was interrupted here, and no daemon has run since."""
+    new = {record.uid: record for record in records}
+    return (
+        not there.unread
+        and len(there.records) < len(records)
+        and all(_is_same(record, new.get(record.uid)) for record in there.records)
+        and (there.cpu is None or there.cpu.state == kept.cpu)
+        and (there.memory is None or there.memory.state == kept.memory)
+    )
+
+
+def _is_same(record: PodRecord, new: PodRecord | None) -> bool:
+    """The same import would write the record; only the time differs."""
+    return new is not None and replace(record, admitted_at=new.admitted_at, boot_id=new.boot_id) == new
 
 
 @click.command("export")

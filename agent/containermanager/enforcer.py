@@ -198,6 +198,26 @@ class Enforcer:
         except ValueError as error:
             raise StateError(str(error), hint="give the pod another uid") from error
 
+    def gather(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> int:
+        """Move processes of containers whose cgroup was another under another policy; returns how many."""
+        facts, moved = self._facts(state, pods), 0
+        for pod in pods.values():
+            directory = layout.pod_dir(pod.uid, qos_class(pod))
+            pool = layout.pool_dir(directory)
+            for container in pod.containers:
+                here = container_dir(facts, pod, container.name)
+                for former in (layout.child(directory, container.name), layout.child(pool, container.name)):
+                    if former != here and self._cgroups.exists(former):
+                        moved += self._move(former, here)
+        return moved
+
+    def _move(self, former: CgroupDir, here: CgroupDir) -> int:
+        pids = [pid for pid in self._cgroups.procs(former) if pid > 0]
+        for pid in pids:
+            with suppress(EnforcementError):  # it ended, or is told as a deviation
+                self._cgroups.add_process(here, pid)
+        return len(pids)
+
     def terminate(self, pod: Pod, grace: float) -> None:
         """Ask the pod's processes to end, wait up to ``grace`` seconds, then kill what is left."""
         directory = layout.pod_dir(pod.uid, qos_class(pod))

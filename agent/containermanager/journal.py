@@ -69,12 +69,13 @@ class Journal:
     _cpu_memo: Memo = field(default_factory=Memo)
     _memory_memo: Memo = field(default_factory=Memo)
     _owed: dict[PodUid, PodRecord | None] = field(default_factory=dict)
+    _asides: set[str] = field(default_factory=set)
     _unsaved: bool = False
 
     @property
     def is_behind(self) -> bool:
         """Whether the disk lacks something that was to be written, because that failed."""
-        return self._unsaved or bool(self._owed)
+        return self._unsaved or bool(self._owed) or bool(self._asides)
 
     def load(self) -> Loaded:
         """Read everything, change nothing. Raises StorageError."""
@@ -135,12 +136,23 @@ class Journal:
         return record
 
     def set_aside(self, name: str) -> str:
-        """Keep a damaged file under another name, never delete it; returns the name. Raises StorageError."""
-        return self.store.quarantine(name, self.now()).name
+        """Keep a damaged file under another name, never delete it; returns the name.
+
+        Raises StorageError; then the next `save` does it, before it writes anything.
+        """
+        self._asides.add(name)
+        aside = self.store.quarantine(name, self.now()).name
+        self._asides.discard(name)
+        return aside
 
     def save(self, state: NodeState) -> None:
         """Write both checkpoints. Raises StorageError; each file is then the old or the new one."""
         self._unsaved = True
+        for name in sorted(self._asides):
+            if self.store.read(name) is None:  # it was, and then the directory could not be synced
+                self._asides.discard(name)
+            else:
+                self.set_aside(name)
         for uid, record in sorted(self._owed.items()):
             self._settle(uid, record)
         cpu_policy, memory_policy = self.settings.cpu_policy.value, self.settings.memory_policy.value

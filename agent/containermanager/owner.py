@@ -153,6 +153,9 @@ class ContainerManager:
             self.containers.adopt_debug()
             self._save()
             repairs = self._enforce()
+            with suppress(HostError):
+                if self._enforcer.gather(self._state, self._roster.pods()):
+                    repairs += self._enforce()
             for entry in tuple(self._roster.admitted.values()):
                 self.containers.look_at(entry)
             self._diagnose(self._roster.pods())
@@ -257,9 +260,11 @@ class ContainerManager:
         where that failed: the pod is then still admitted, and can be removed again.
         """
         with self._lock:
+            held = self._roster.admitted.get(uid)
             while uid in self._leaving:
                 self._removed.wait()
-            held = self._roster.admitted.get(uid)
+            if held is not self._roster.admitted.get(uid):
+                return  # it went, and another pod of this uid came: not the one that was to go
             if held is None:
                 self._forget(uid)
                 return

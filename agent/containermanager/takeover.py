@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.admission import Admitted, Managers, Rejected, adapted, restore
 from agent.checkpoint.podrecord import PodRecord
-from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, record_name
+from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, StorageError, record_name
 from agent.config.model import StateRecovery
 from agent.containermanager.changes import changes, node_memory
 from agent.containermanager.journal import Damage, Journal, Loaded
@@ -83,7 +83,10 @@ def take_over(journal: Journal, machine: Machine, recovery: StateRecovery) -> Ta
 def _set_aside(journal: Journal, damage: Damage) -> str:
     if not damage.aside:
         return damage.text
-    return f"{damage.text}; it was set aside as {journal.set_aside(damage.name)}"
+    try:
+        return f"{damage.text}; it was set aside as {journal.set_aside(damage.name)}"
+    except StorageError as error:
+        return f"{damage.text}; it is set aside as soon as that is possible: {error.message}"
 
 
 def _misfits(managers: Managers, stored: NodeState | None, state: NodeState) -> Iterator[str]:

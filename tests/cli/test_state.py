@@ -10,12 +10,19 @@ from typing import Any, Final
 
 import pytest
 
+from agent.checkpoint.files import SystemFiles
 from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, StateDir
+from agent.cli.statefiles import read_path, read_pods
+from agent.cli.statehost import Host
+from agent.cli.statemove import write_imported
+from agent.config import Config
+from agent.containermanager.handover import Stamp, adopted, holders
 from agent.domain.idset import CpuSet
 from agent.sysfs.discovery import discover
 from agent.sysfs.recorded import load_recording
 from tests.cli.command import Result, invoke
-from tests.containermanager.node import Node
+from tests.containermanager.faults import Died
+from tests.containermanager.node import Node, unsound
 from tests.data.state.generate import (
     DB,
     FOLDER,
@@ -492,6 +499,79 @@ def test_a_directory_in_use_or_with_pods_is_refused(tmp_path: Path) -> None:
     assert contents(target) == before
     with StateDir(target):
         assert exported(tmp_path).status == 1
+
+
+class Dying(SystemFiles):
+    """A disk whose user is killed before the operation of that number; syncing takes no time."""
+
+    def __init__(self, last: int = 1 << 30) -> None:
+        self.count, self.last = 0, last
+
+    def _step(self) -> None:
+        self.count += 1
+        if self.count > self.last:
+            raise Died
+
+    def create(self, path: Path) -> int:
+        self._step()
+        return super().create(path)
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        self._step()
+        return super().write(descriptor, data)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._step()
+        super().rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        self._step()
+        super().unlink(path)
+
+
+def import_on(files: Dying, target: Path) -> None:
+    """What the command writes, on a disk of ours."""
+    host, known = Host.of(MACHINE, Config()), read_pods((PODS,))
+    source = FOLDER / "kubelet-1.37-gate-on"
+    stored = read_path(source)
+    stamp = Stamp("boot", "2026-01-01T00:00:00Z", f"import:{source}")
+    kept, records = adopted(stored.state, holders(stored.state, known, host.managed), host.managed, stamp)
+    with StateDir(target, files) as store:
+        files.count = 0
+        write_imported(store, stored, kept, records, host.managed.settings)
+
+
+def test_an_import_that_was_killed_at_any_operation_can_be_run_again(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    whole = Dying()
+    import_on(whole, tmp_path / "whole")
+    for last in range(whole.count):
+        files = Dying(last)
+        with pytest.raises(Died):
+            import_on(files, tmp_path / str(last) / "numalet")
+        result = imported(tmp_path / str(last), "kubelet-1.37-gate-on")
+        assert (result.status, result.err) == (0, ""), last
+        with StateDir(tmp_path / str(last) / "numalet") as store:
+            assert store.records().pods == tuple(sorted((WEB, TRADING, TIGHT)))
+            for name in (CPU_FILE, MEMORY_FILE):
+                assert store.read(name) == (tmp_path / "whole" / name).read_bytes(), last
+    record_property("crash points of an import", whole.count)
+
+
+def test_a_daemon_that_starts_on_an_interrupted_import_takes_whole_pods_only(tmp_path: Path) -> None:
+    machine = discover(load_recording(MACHINE))
+    whole = Dying()
+    import_on(whole, tmp_path / "whole")
+    for last in range(whole.count):
+        with pytest.raises(Died):
+            import_on(Dying(last), tmp_path / str(last))
+        node = Node(machine=machine)
+        with StateDir(tmp_path / str(last)) as store:
+            owner = node.stopped_owner(store=store)
+            owner.start()
+            assert owner.snapshot().failures == ()
+            assert unsound(node, owner, store) == [], last
 
 
 def test_unknown_fields_of_the_kubelets_files_go_with_them(tmp_path: Path) -> None:

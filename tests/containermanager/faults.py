@@ -71,6 +71,11 @@ class FaultyStore(MemoryStore):
     def remove(self, name: str) -> None:
         self.fuse.run(lambda: MemoryStore.remove(self, name), _full("remove", name))
 
+    def quarantine(self, name: str, now: str) -> Path:
+        aside: list[Path] = []
+        self.fuse.run(lambda: aside.append(MemoryStore.quarantine(self, name, now)), _full("set aside", name))
+        return aside[0]
+
 
 class FaultyCgroups(FakeCgroups):
     fuse: Fuse

@@ -19,7 +19,7 @@ from agent.containermanager.machine import Machine
 from agent.containermanager.observing import Observer, Timed, untimed
 from agent.domain.idset import CpuSet, NodeMask
 from agent.domain.pod import Pod
-from agent.domain.settings import Gates, TopologyScope
+from agent.domain.settings import CpuPolicy, Gates, TopologyScope
 from agent.domain.state import invariants
 from agent.domain.topology import CoreId, Cpu, CpuId, NodeId, NumaNode, SocketId, Topology, UncoreId
 from agent.manifest import load_manifests
@@ -186,19 +186,22 @@ def admitted_names(owner: ContainerManager) -> list[str]:
     return sorted(entry.pod.name for entry in owner.snapshot().pods.values())
 
 
-def unsound(node: Node, owner: ContainerManager) -> list[str]:
+def unsound(node: Node, owner: ContainerManager, store: Store | None = None) -> list[str]:
     """A sentence for every way in which state, disk and kernel do not agree; none is right."""
+    store = store or node.store
     shot = owner.snapshot()
     kept = CpuSet.of(range(64)) - node.topology.online
-    wrong = list(invariants(shot.state, node.topology.online, kept=kept))
-    cpu, memory = node.store.read(CPU_FILE), node.store.read(MEMORY_FILE)
+    wrong = []
+    if shot.settings.cpu_policy is CpuPolicy.STATIC:
+        wrong += invariants(shot.state, node.topology.online, kept=kept)
+    cpu, memory = store.read(CPU_FILE), store.read(MEMORY_FILE)
     if cpu is None or memory is None:
         return [*wrong, "a checkpoint is missing"]
     if decode_cpu(cpu, gates=Gates()).state != shot.state.cpu:
         wrong.append("cpu_manager_state is not the state")
     if decode_memory(memory, gates=Gates()).state != shot.state.memory:
         wrong.append("memory_manager_state is not the state")
-    if set(node.store.records().pods) != {*shot.pods, *shot.ended}:
+    if set(store.records().pods) != {*shot.pods, *shot.ended}:
         wrong.append("the pod records are not the admitted and ended pods")
     if not shot.state.pods() <= set(shot.pods):
         wrong.append("somebody unknown holds resources")

@@ -565,3 +565,31 @@ def test_a_state_of_another_program_without_records_is_released_as_a_whole() -> 
     node.store.files[CPU_FILE] = encode_cpu("static", foreign)
     owner = node.owner(recovery=StateRecovery.STRICT)
     assert owner.snapshot().state.cpu == CpuState(default=node.topology.online)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            Config(cpu_policy=CpuPolicy.NONE, memory_policy=MemoryPolicy.NONE), Config(), id="none to static"
+        ),
+        pytest.param(
+            Config(), Config(cpu_policy=CpuPolicy.NONE, memory_policy=MemoryPolicy.NONE), id="static to none"
+        ),
+    ],
+)
+def test_processes_follow_their_container_into_the_cgroup_it_has_under_another_policy(
+    before: Config, after: Config
+) -> None:
+    node = Node(before)
+    owner = node.owner()
+    owner.admit(pod("a"), "api")
+    [former] = owner.snapshot().pods[PodUid("uid-a")].directories.values()
+    node.cgroups.add_process(former, node.cgroups.spawn())
+    again = node.configured(after)
+    owner = again.owner()
+    [here] = owner.snapshot().pods[PodUid("uid-a")].directories.values()
+    assert here != former
+    assert len(node.cgroups.procs(here)) == 1
+    assert not node.cgroups.exists(former)
+    assert owner.deviations() == ()

@@ -57,7 +57,7 @@ class Node:
         file.write_text(json.dumps(self.config | changes))
         return file
 
-    def start(self) -> None:
+    def start(self, patience: float = PATIENCE) -> None:
         """Start the daemon; return when it says that it is ready."""
         address = self.work / "notify"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear, self.log.open("ab") as log:
@@ -67,7 +67,7 @@ class Node:
             environ = os.environ | {"NOTIFY_SOCKET": str(address)}
             self.daemon = subprocess.Popen(command, env=environ, stderr=log)
             try:
-                wait_until(lambda: self._says_ready(ear), "the daemon is ready")
+                wait_until(lambda: self._says_ready(ear), "the daemon is ready", patience)
             finally:
                 address.unlink()
 

@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.vm, pytest.mark.timeout(7200)]
 KILLS = int(os.environ.get("NUMALET_KILLS") or 12)
 SEED = int(os.environ.get("NUMALET_SEED") or random.SystemRandom().randrange(1 << 32))
 MOST_PODS = 4
+LONG = 600.0
+"""Seconds for a start: hundreds of them meet many a busy moment of the host."""
 DELETIONS = 0.4
 KILLED_IN_START = 0.25
 BUSY = "while :; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; sleep 0.3; done"
@@ -163,7 +165,7 @@ def test_random_kills_under_load_lose_nothing_and_leave_nothing(tmp_path: Path) 
             if choice.random() < KILLED_IN_START:
                 in_start += 1
                 kill_in_start(node, choice)
-            node.start()
+            node.start(LONG)
             check(node, load)
             say(f"kill {kill + 1}: {len(load.held)} pods, {load.number} asked for")
         done = subprocess.run(
