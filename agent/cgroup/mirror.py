@@ -219,8 +219,6 @@ class Mirror:
                 dirs.pop(directory, None)
                 if not dirs:
                     del self._seen[group]
-            case _:
-                pass
 
     def _repaired(self, directory: CgroupDir, file: str) -> None:
         found = self._drifted.pop((directory, file), None)

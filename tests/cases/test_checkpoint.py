@@ -1,4 +1,4 @@
-"""What went wrong for other people with checkpoints and restarts: the cases A1 to A20."""
+"""What went wrong for other people with checkpoints and restarts: the cases A1 to A22."""
 
 from __future__ import annotations
 
@@ -303,3 +303,16 @@ def test_a11_policy_none_keeps_nothing() -> None:
     managers = new_managers(Settings(), topology())
     state = restore(managers, NodeState())
     assert admit(managers, state, pod("a")).state == NodeState()
+
+
+def test_a22_a_late_removal_of_a_pod_does_not_free_another_of_its_name() -> None:
+    node = Node()
+    owner = node.owner()
+    owner.admit(pod("a", uid="uid-1"), "api")
+    owner.remove(PodUid("uid-1"), 0)
+    owner.admit(pod("a", uid="uid-2"), "api")
+    before = owner.snapshot().state
+    owner.remove(PodUid("uid-1"), 0)
+    assert owner.snapshot().state == before
+    assert list(owner.snapshot().pods) == ["uid-2"]
+    assert unsound(node, owner) == []

@@ -191,7 +191,7 @@ def unsound(node: Node, owner: ContainerManager, store: Store | None = None) -> 
     store = store or node.store
     shot = owner.snapshot()
     kept = CpuSet.of(range(64)) - node.topology.online
-    wrong = []
+    wrong: list[str] = []
     if shot.settings.cpu_policy is CpuPolicy.STATIC:
         wrong += invariants(shot.state, node.topology.online, kept=kept)
     cpu, memory = store.read(CPU_FILE), store.read(MEMORY_FILE)

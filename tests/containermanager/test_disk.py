@@ -14,7 +14,7 @@ from agent.checkpoint.files import SystemFiles
 from agent.checkpoint.store import LockedError, StateDir
 from agent.containermanager import ContainerManager, Snapshot, VerdictKind
 from agent.domain.pod import PodUid
-from agent.metrics import NodeMetrics, ResourceManagerMetrics
+from agent.metrics.node import node_families
 from tests.containermanager.node import Node, admitted_names, pod, unsound
 
 
@@ -155,6 +155,5 @@ def test_a_failed_fsync_refuses_the_pod_undoes_it_and_is_told_until_the_disk_is_
 
 
 def _value_of(name: str, shot: Snapshot) -> float:
-    families = NodeMetrics(ResourceManagerMetrics(), lambda: shot).collect()
-    (sample,) = (sample for family in families if family.name == name for sample in family.samples)
+    (sample,) = (sample for family in node_families(shot) if family.name == name for sample in family.samples)
     return float(sample.value)
