@@ -78,7 +78,7 @@ class Mirror:
         if ROOT in changed:  # they follow the node shared pool
             self._unsettled |= self.strangers.keys()
         self._heed()
-        done = 0
+        done, moved_in = 0, set[CgroupDir]()
         while True:
             fresh = self._look(parts)
             ops = self._ops(parts)
@@ -88,16 +88,20 @@ class Mirror:
                 group = layout.group_of(error.op.directory)
                 self._distrust(group)
                 # Removed after it was read, before we were told.
-                if error.cause.code in _VANISHED and group not in fresh:
-                    done += len(error.done)
-                    continue
-                raise
+                vanished = error.cause.code in _VANISHED and group not in fresh
+                # Read as empty, and then somebody came.
+                joined_late = _is_busy(error) and group not in moved_in
+                if not (vanished or joined_late):
+                    raise
+                moved_in.add(group)
+                done += len(error.done)
             except BaseException:
                 self._blind = True
                 raise
-            self._unsettled.clear()
-            self._drifted.clear()
-            return done + len(ops)
+            else:
+                self._unsettled.clear()
+                self._drifted.clear()
+                return done + len(ops)
 
     def suspect(self, groups: Iterable[CgroupDir]) -> None:
         """Let the next `settle` read these groups anew."""
@@ -224,6 +228,10 @@ class Mirror:
         found = self._drifted.pop((directory, file), None)
         if found is not None:
             self.repairs.append(Repair(directory, file, found))
+
+
+def _is_busy(error: ApplyError) -> bool:
+    return isinstance(error.op, RemoveDir) and error.cause.code == "EBUSY"
 
 
 def _is_as(before: _Dirs, found: _Dirs) -> bool:

@@ -7,12 +7,22 @@ import logging
 
 import pytest
 
+from agent.cgroup.fake import FakeCgroups
 from agent.cgroup.layout import CgroupDir
 from agent.checkpoint.store import CPU_FILE, MEMORY_FILE
 from agent.containermanager import ContainerManager, VerdictKind
 from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
-from tests.containermanager.node import Node, admitted_names, best_effort, parsed, pod, unsound
+from tests.containermanager.node import (
+    Node,
+    admitted_names,
+    best_effort,
+    fake_cgroups,
+    parsed,
+    pod,
+    topology,
+    unsound,
+)
 
 POD = CgroupDir("poduid-old")
 MAIN = CgroupDir("poduid-old/main")
@@ -146,3 +156,24 @@ def test_a_pods_cgroup_that_somebody_made_while_running_goes_if_empty_and_is_con
     assert owner.snapshot().strangers == {made: node.topology.online}, (
         "where they were found, not where they are"
     )
+
+
+class Joined(FakeCgroups):
+    """Somebody moves into a cgroup after it was seen to be empty, and before it is removed."""
+
+    def remove(self, directory: CgroupDir) -> None:
+        if not self.procs(directory):
+            self.add_process(directory, self.spawn())
+        super().remove(directory)
+
+
+def test_who_joins_an_unknown_cgroup_just_before_it_goes_stays_and_fails_nobody() -> None:
+    node = Node(cgroups=fake_cgroups(topology(), Joined))
+    owner = node.owner()
+    stray = CgroupDir("podx")
+    node.cgroups.make(stray)
+    owner.reconcile()
+    assert owner.snapshot().failures == ()
+    assert owner.snapshot().strangers == {stray: node.topology.online}
+    assert owner.admit(pod("old"), "api").kind is VerdictKind.ADMITTED
+    assert node.cgroups.effective_cpus(stray) == owner.snapshot().shared
