@@ -47,9 +47,9 @@ _BEARING = frozenset({Kind.POOL, Kind.CONTAINER})
 
 def diff(wanted: Wanted, observed: Observed) -> tuple[CgroupOp, ...]:
     """The operations that make ``observed`` into ``wanted``, none if it already is; no process is killed."""
-    wanted = confining(wanted, observed)
+    planned, wanted = wanted, confining(wanted, observed)
     kept = tuple(directory for directory in wanted.dirs if directory in observed.dirs)
-    sets = _CpusetOrder(wanted, observed, kept)
+    sets = _CpusetOrder(wanted, observed, kept, wanted.dirs.keys() - planned.dirs.keys())
     return (
         *_enables(wanted, observed, kept),
         *_removals(wanted, observed),
@@ -102,10 +102,18 @@ def _stays(known: AbstractSet[CgroupDir], directory: CgroupDir) -> bool:
 class _CpusetOrder:
     """The writes of ``cpuset.cpus`` to cgroups that exist, phase by phase."""
 
-    def __init__(self, wanted: Wanted, observed: Observed, kept: tuple[CgroupDir, ...]) -> None:
+    def __init__(
+        self,
+        wanted: Wanted,
+        observed: Observed,
+        kept: tuple[CgroupDir, ...],
+        strange: AbstractSet[CgroupDir],
+    ) -> None:
         confined = [d for d in kept if CPUS in wanted.dirs[d].settings]
-        self._bearing = [d for d in confined if layout.kind_of(d) in _BEARING]
-        self._enclosing = [d for d in confined if layout.kind_of(d) is Kind.POD]
+        # Without cgroups of ours in it the processes of a stranger are in its pod cgroup itself.
+        bare = strange - {layout.parent_of(d) for d in confined}
+        self._bearing = [d for d in confined if layout.kind_of(d) in _BEARING or d in bare]
+        self._enclosing = [d for d in confined if layout.kind_of(d) is Kind.POD and d not in bare]
         self._now: dict[CgroupDir, CpuSet] = {}
         self._text: dict[CgroupDir, str] = {}
         self._new = {d: cpus_in(wanted.dirs[d].settings[CPUS].text) for d in confined}

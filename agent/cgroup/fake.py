@@ -267,7 +267,8 @@ class FakeCgroups:
 
     def disable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
         """Take controllers from the children, as another program might; their values are lost."""
-        self._cgroups[directory].subtree -= set(controllers)
+        with explained(directory, SUBTREE_CONTROL):
+            self._find(directory).subtree -= set(controllers)
         for below in self._children(directory):
             files = self._cgroups[below].files
             for file in [file for file in files if _CONTROLLER_OF[file] in controllers]:

@@ -52,7 +52,7 @@ def confining(wanted: Wanted, observed: Observed) -> Wanted:
     """``wanted``, and all strangers in the node shared pool; where that is empty they are left as they are."""
     shared = {CPUS: Setting(str(wanted.shared))} if wanted.shared else {}
     kept = {
-        directory: _confined(directory, observed, shared)
+        directory: WantedDir(settings=shared if _is_to_confine(directory, wanted, observed) else {})
         for pod in strangers(wanted, observed)
         for directory in _within(pod, observed)
     }
@@ -62,8 +62,8 @@ def confining(wanted: Wanted, observed: Observed) -> Wanted:
     return replace(wanted, dirs={directory: dirs[directory] for directory in top_down(dirs)})
 
 
-def _confined(directory: CgroupDir, observed: Observed, shared: Mapping[str, Setting]) -> WantedDir:
-    has_cpuset = CPUS in observed.dirs[directory].files
-    if layout.kind_of(directory) in _CONFINED and has_cpuset:
-        return WantedDir(settings=shared)
-    return WantedDir()
+def _is_to_confine(directory: CgroupDir, wanted: Wanted, observed: Observed) -> bool:
+    """Whether it is one of ours with a cpuset, or gets one as soon as the controller is enabled above it."""
+    above = wanted.dirs.get(layout.parent_of(directory))
+    has_cpuset = CPUS in observed.dirs[directory].files or (above is not None and "cpuset" in above.subtree)
+    return has_cpuset and layout.kind_of(directory) in _CONFINED

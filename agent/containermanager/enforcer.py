@@ -209,6 +209,7 @@ class Enforcer:
                 for former in (layout.child(directory, container.name), layout.child(pool, container.name)):
                     if former != here and self._cgroups.exists(former):
                         moved += self._move(former, here)
+                        self._mirror.suspect([directory])  # what is empty by now can go
         return moved
 
     def _move(self, former: CgroupDir, here: CgroupDir) -> int:

@@ -8,7 +8,19 @@ from agent.cgroup.backend import ApplyError, apply
 from agent.cgroup.diff import deviations, diff
 from agent.cgroup.fake import FakeCgroups
 from agent.cgroup.layout import ROOT, CgroupDir
-from agent.cgroup.tree import EnableControllers, MakeDir, RemoveDir, Wanted, Write
+from agent.cgroup.tree import (
+    CPUS,
+    CPUS_EFFECTIVE,
+    EnableControllers,
+    MakeDir,
+    Observed,
+    ObservedDir,
+    RemoveDir,
+    Setting,
+    Wanted,
+    WantedDir,
+    Write,
+)
 from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
 from tests.cgroup.worlds import World, app, machine, pinned, pod, prepared
@@ -198,3 +210,27 @@ def test_each_deviation_is_a_sentence() -> None:
         "podb/fast has no memory.max, wanted 1073741824",
         "podb/fast has no memory.oom.group, wanted 1",
     )
+
+
+def test_processes_in_the_pod_cgroup_of_a_stranger_leave_before_a_slice_moves_to_where_they_are() -> None:
+    stray, pod_a, main = CgroupDir("podx"), CgroupDir("poda"), CgroupDir("poda/main")
+
+    def confined(cpus: str, *, populated: bool = False) -> ObservedDir:
+        return ObservedDir(files={CPUS: cpus, CPUS_EFFECTIVE: cpus}, populated=populated)
+
+    wanted = Wanted(
+        dirs={directory: WantedDir(settings={CPUS: Setting("2")}) for directory in (pod_a, main)},
+        shared=CpuSet.parse("0"),
+    )
+    observed = Observed(
+        dirs={pod_a: confined("1"), main: confined("1"), stray: confined("0-3", populated=True)}
+    )
+    ops = diff(wanted, observed)
+    assert ops.index(Write(stray, CPUS, "0")) < ops.index(Write(main, CPUS, "2"))
+
+
+def test_a_stranger_is_confined_with_the_controller_that_somebody_had_taken_from_it() -> None:
+    stray = CgroupDir("podx")
+    wanted = Wanted(dirs={ROOT: WantedDir(subtree=frozenset({"cpuset"}))}, shared=CpuSet.parse("0"))
+    observed = Observed(dirs={ROOT: ObservedDir(), stray: ObservedDir(populated=True)})
+    assert diff(wanted, observed) == (EnableControllers(ROOT, ("cpuset",)), Write(stray, CPUS, "0"))
