@@ -34,7 +34,7 @@ from agent.containermanager.machine import Machine
 from agent.containermanager.observing import Decided, Observer, Stage, Timed, untimed
 from agent.containermanager.roster import Known, Roster
 from agent.containermanager.snapshot import AdmittedPod, EndedPod, RejectedPod, Snapshot
-from agent.containermanager.takeover import take_over
+from agent.containermanager.takeover import TakenOver, take_over
 from agent.containermanager.telling import granted, plugged
 from agent.containermanager.verdict import (
     DISCOVERY_ERROR,
@@ -133,29 +133,10 @@ class ContainerManager:
             self._memory_at_start = taken.node_memory
             for note in taken.notes:
                 self.events.add(EventKind.STATE_RECOVERED, f"recovery: {note}")
-            for known, kept in taken.kept:
-                pod, record = known.pod, known.record
-                self._roster.admit(self._entry(pod, record.source, record.admitted_at, kept.trace))
-                self._publish(pod, kept.trace)
-                if record.boot_id == self._boot_id:
-                    self.containers.lives[pod.uid] = record.lives
-                renewed = self._record(pod, record.source, record.admitted_at, record)
-                if renewed != record:
-                    self._journal.owe(pod.uid, renewed)
-            for known, refused in taken.lost:
-                with suppress(HostError):  # then it is one more cgroup with processes of an unknown pod
-                    self._enforcer.terminate(known.pod, 0)
-                self._journal.owe(known.pod.uid, None)
-                words = (refused.reason, refused.message, refused.remedy)
-                self._reject(known.pod, known.record.source, words, refused.trace)
-            for over in taken.ended:
-                self._roster.end(_ended(over.pod, over.record))
+            self._take_up(taken)
             self.containers.adopt_debug()
             self._save()
-            repairs = self._enforce()
-            with suppress(HostError):
-                if self._enforcer.gather(self._state, self._roster.pods()):
-                    repairs += self._enforce()
+            repairs = self._enforce_first()
             for entry in tuple(self._roster.admitted.values()):
                 self.containers.look_at(entry)
             self._diagnose(self._roster.pods())
@@ -171,6 +152,34 @@ class ContainerManager:
                 f"cgroups had changed while no daemon ran: {plural(repairs, 'repair')}",
             )
         self.events.add(EventKind.STARTED, f"took over: {self.status_line()}")
+
+    def _take_up(self, taken: TakenOver) -> None:
+        """Enter the pods of an earlier run: those that stay, those that cannot, those that had ended."""
+        for known, kept in taken.kept:
+            pod, record = known.pod, known.record
+            self._roster.admit(self._entry(pod, record.source, record.admitted_at, kept.trace))
+            self._publish(pod, kept.trace)
+            if record.boot_id == self._boot_id:
+                self.containers.lives[pod.uid] = record.lives
+            renewed = self._record(pod, record.source, record.admitted_at, record)
+            if renewed != record:
+                self._journal.owe(pod.uid, renewed)
+        for known, refused in taken.lost:
+            with suppress(HostError):  # then it is one more cgroup with processes of an unknown pod
+                self._enforcer.terminate(known.pod, 0)
+            self._journal.owe(known.pod.uid, None)
+            words = (refused.reason, refused.message, refused.remedy)
+            self._reject(known.pod, known.record.source, words, refused.trace)
+        for over in taken.ended:
+            self._roster.end(_ended(over.pod, over.record))
+
+    def _enforce_first(self) -> int:
+        """Put the kernel right, then bring processes where their containers' cgroups are now."""
+        repairs = self._enforce()
+        with suppress(HostError):
+            if self._enforcer.gather(self._state, self._roster.pods()):
+                repairs += self._enforce()
+        return repairs
 
     # --- admission --------------------------------------------------------------------------
 
