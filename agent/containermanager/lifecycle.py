@@ -20,6 +20,9 @@ SETTLE_SECONDS: Final = 1.0
 Ten times systemd's default RestartSec=: a supervisor that starts a crashed program again keeps the pod.
 """
 
+DEFAULT_GRACE_SECONDS: Final = 30.0
+"""Kubernetes' own."""
+
 
 def seen(life: ContainerLife, *, populated: bool, has_run: bool, now: str) -> ContainerLife:
     """The life after a look at the cgroup; the same one if nothing is new.
@@ -82,6 +85,12 @@ def has_begun(pod: Pod, lives: Lives) -> bool:
     started = [life_of(lives, c.name).state is not ContainerState.WAITING for c in pod.containers]
     inits = [at for at, c in enumerate(pod.containers) if c.kind is ContainerKind.INIT]
     return bool(inits) and any(started[inits[0] + 1 :])
+
+
+def grace_of(pod: Pod) -> float:
+    """Seconds between SIGTERM and SIGKILL."""
+    stated = pod.manifest.get("spec", {}).get("terminationGracePeriodSeconds")
+    return max(0.0, float(stated)) if isinstance(stated, int | float) else DEFAULT_GRACE_SECONDS
 
 
 def told(name: str, life: ContainerLife) -> str:

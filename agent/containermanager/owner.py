@@ -29,11 +29,11 @@ from agent.containermanager.events import EventKind, Events
 from agent.containermanager.health import Health
 from agent.containermanager.hostisolation import Host, LooseHost
 from agent.containermanager.journal import Journal
-from agent.containermanager.lifecycle import has_begun
+from agent.containermanager.lifecycle import grace_of, has_begun
 from agent.containermanager.machine import Machine
 from agent.containermanager.observing import Decided, Observer, Stage, Timed, untimed
 from agent.containermanager.roster import Known, Roster
-from agent.containermanager.snapshot import AdmittedPod, EndedPod, RejectedPod, Snapshot
+from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
 from agent.containermanager.takeover import TakenOver, take_over
 from agent.containermanager.telling import granted, plugged
 from agent.containermanager.verdict import (
@@ -55,7 +55,6 @@ from agent.domain.trace import Trace
 from agent.errors import HostError, NumaletError, StateError
 from agent.explain.words import plural
 
-DEFAULT_GRACE_SECONDS = 30.0
 _LOOKED_AT_AGAIN = "the machine is looked at again with the next hotplug event and every reconcile period"
 
 
@@ -171,7 +170,7 @@ class ContainerManager:
             words = (refused.reason, refused.message, refused.remedy)
             self._reject(known.pod, known.record.source, words, refused.trace)
         for over in taken.ended:
-            self._roster.end(_ended(over.pod, over.record))
+            self._roster.end(over.pod, over.record)
 
     def _enforce_first(self) -> int:
         """Put the kernel right, then bring processes where their containers' cgroups are now."""
@@ -278,7 +277,7 @@ class ContainerManager:
                 self._forget(uid)
                 return
             self._leaving.add(uid)
-        self._leave(held, _grace_of(held.pod) if grace is None else grace)
+        self._leave(held, grace_of(held.pod) if grace is None else grace)
 
     def _forget(self, uid: PodUid) -> None:
         """Drop a pod that holds nothing. Raises StorageError."""
@@ -319,7 +318,7 @@ class ContainerManager:
         self._roster.release(pod)
         self.containers.lives.pop(pod.uid, None)
         if ended_at:
-            self._roster.end(_ended(pod, over))
+            self._roster.end(pod, over)
         # Adapted: what was short of room before may fit now.
         managers = self._machine.managers
         self._state = adapted(managers, remove_pod(managers, before, pod.uid))
@@ -357,7 +356,7 @@ class ContainerManager:
             if not self.containers.has_ended(uid):
                 return
             self._leaving.add(uid)
-        self._leave(held, _grace_of(held.pod), self._now())
+        self._leave(held, grace_of(held.pod), self._now())
 
     # --- upkeep -----------------------------------------------------------------------------
 
@@ -568,18 +567,3 @@ class ContainerManager:
         )
         record = replace(record, lives=self.containers.of(pod.uid))
         return record if previous is None else replace(record, minor=previous.minor, unknown=previous.unknown)
-
-
-def _ended(pod: Pod, record: PodRecord) -> EndedPod:
-    return EndedPod(
-        pod=pod,
-        source=record.source,
-        admitted_at=record.admitted_at,
-        ended_at=record.ended_at,
-        lives=record.lives,
-    )
-
-
-def _grace_of(pod: Pod) -> float:
-    stated = pod.manifest.get("spec", {}).get("terminationGracePeriodSeconds")
-    return max(0.0, float(stated)) if isinstance(stated, int | float) else DEFAULT_GRACE_SECONDS

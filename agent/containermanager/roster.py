@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from agent.checkpoint.podrecord import PodRecord
 from agent.containermanager.snapshot import AdmittedPod, EndedPod, RejectedPod
 from agent.domain.pod import Pod, PodUid
 
@@ -40,9 +41,15 @@ class Roster:
         self._forget_refusals(entry.pod)
         self.rejected[entry.pod.uid] = entry
 
-    def end(self, entry: EndedPod) -> None:
-        """Enter a pod that has ended; it is not admitted any more."""
-        self.ended[entry.pod.uid] = entry
+    def end(self, pod: Pod, record: PodRecord) -> None:
+        """Enter a pod that has ended, with its last record; it is not admitted any more."""
+        self.ended[pod.uid] = EndedPod(
+            pod=pod,
+            source=record.source,
+            admitted_at=record.admitted_at,
+            ended_at=record.ended_at,
+            lives=record.lives,
+        )
 
     def _forget_refusals(self, pod: Pod) -> None:
         for uid in [uid for uid, entry in self.rejected.items() if _same(entry.pod, pod)]:
