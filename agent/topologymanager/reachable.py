@@ -7,11 +7,13 @@ supersets turns that into the number of tuples whose AND *is* S: S is reachable 
 All numbers are exact and none is ever negative, also half way, so all 2^n of them live side by
 side in one Python int and a step of either transform is a shift, a mask and an add (or subtract)
 of whole integers: n steps, whatever the lists hold, in place of their cartesian product.
+
+A list that has every mask is not counted: what it makes of the others' ANDs is all that is within one of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import compress
@@ -20,6 +22,7 @@ from operator import and_, mul, or_
 from struct import pack, unpack
 from typing import Final
 
+from agent.domain.hints import ANY_NODE_BITS
 from agent.domain.idset import iter_bits
 from agent.domain.maskspace import EXACT_NODES
 
@@ -40,7 +43,7 @@ class OutOfReachError(Exception):
 class MaskList:
     """The masks of one list, `ANY_NODE_BITS` too; not ``complete`` where wide ones are missing."""
 
-    masks: tuple[int, ...]
+    masks: frozenset[int]
     complete: bool
 
 
@@ -49,22 +52,46 @@ def reachable(lists: Sequence[MaskList], nodes: int) -> set[int]:
 
     Raises OutOfReachError where that cannot be told exactly.
     """
-    covers = [reduce(or_, held.masks, 0) for held in lists]
+    covers = [_cover(held.masks) for held in lists]
     # No AND leaves what a list's masks cover together: nodes outside of that don't count. The
     # masks that a cut list lacks may cover anything.
     nodes = reduce(and_, (cover for cover, held in zip(covers, lists, strict=True) if held.complete), nodes)
-    narrowed: list[set[int]] = []
+    if not nodes:
+        return set()
+    narrowed: list[frozenset[int]] = []
     for cover, held in zip(covers, lists, strict=True):
-        masks = {mask & nodes for mask in held.masks} if cover & ~nodes else set(held.masks)
-        masks.discard(0)
+        masks = frozenset(mask & nodes for mask in held.masks) if cover & ~nodes else held.masks
+        if 0 in masks:
+            masks -= {0}
         # What is missing adds nothing to a list that has every mask already.
         if not held.complete and len(masks) < (1 << nodes.bit_count()) - 1:
             raise OutOfReachError
         narrowed.append(masks)
-    return _intersections(sorted(narrowed, key=len), nodes)
+    every = (1 << nodes.bit_count()) - 1
+    lacking = [masks for masks in narrowed if len(masks) < every]
+    found = _intersections(sorted(lacking, key=len), nodes)
+    return found if len(lacking) == len(narrowed) else _below(found, nodes)
 
 
-def _intersections(lists: list[set[int]], nodes: int) -> set[int]:
+def _cover(masks: frozenset[int]) -> int:
+    """All nodes of all masks; seen at once where one mask has them all."""
+    if ANY_NODE_BITS in masks:
+        return ANY_NODE_BITS
+    widest = (1 << max(masks, default=0).bit_length()) - 1
+    return widest if widest in masks else reduce(or_, masks, 0)
+
+
+def _below(found: set[int], nodes: int) -> set[int]:
+    """The ANDs with a list that has every mask: whatever is within one of ``found``."""
+    ids = tuple(iter_bits(nodes))
+    masks = _subsets(ids)
+    if nodes in found:
+        return set(masks[1:])
+    counts = _superset_counts(bytes(map(found.__contains__, masks)), _halves(_COUNT_BITS, len(ids)))
+    return set(compress(masks[1:], counts[1:]))
+
+
+def _intersections(lists: list[frozenset[int]], nodes: int) -> set[int]:
     """The ANDs, less the empty one, over ``lists`` (shortest first, they are used up) of subsets of ``nodes``."""
     countable = nodes.bit_count() <= EXACT_NODES
     most = _FEW_PAIRS if countable else _MOST_PAIRS
@@ -76,22 +103,21 @@ def _intersections(lists: list[set[int]], nodes: int) -> set[int]:
     if lists and not countable:
         raise OutOfReachError
     while lists:
-        group = [lists.pop(0)] if found == identity else [found, lists.pop(0)]
+        group = [lists.pop(0)] if found == identity else [frozenset(found), lists.pop(0)]
         while lists and prod(map(len, (*group, lists[0]))) < 1 << _PRODUCT_BITS:
             group.append(lists.pop(0))
         found = _by_counting(group, nodes)
     return found
 
 
-def _by_counting(lists: Sequence[set[int]], nodes: int) -> set[int]:
+def _by_counting(lists: Sequence[frozenset[int]], nodes: int) -> set[int]:
     """The same over ``lists`` of non-empty masks with fewer than 2^64 combinations."""
     ids = tuple(iter_bits(nodes))
     masks = _subsets(ids)
     halves = _halves(_COUNT_BITS, len(ids))
-    counts: Iterator[Iterable[int]] = (
-        _superset_counts(bytes(map(held.__contains__, masks)), halves) for held in lists
-    )
-    products = reduce(partial(map, mul), counts)
+    # Several resources often have the same masks.
+    counts = {held: _superset_counts(bytes(map(held.__contains__, masks)), halves) for held in set(lists)}
+    products: Iterable[int] = reduce(partial(map, mul), map(counts.__getitem__, lists))
     packed = int.from_bytes(pack(f"<{len(masks)}Q", *products), "little")
     for shift, low in _halves(_PRODUCT_BITS, len(ids)):
         packed -= (packed >> shift) & low

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.domain.hints import ANY_NODE_BITS
 from agent.domain.idset import NodeMask, iter_bits
 from agent.domain.maskspace import mask_space
 from agent.topologymanager.reachable import MaskList, OutOfReachError, reachable
@@ -21,7 +22,7 @@ def one_by_one(lists: list[set[int]], nodes: int) -> set[int]:
 
 
 def complete(lists: list[set[int]]) -> list[MaskList]:
-    return [MaskList(tuple(masks), complete=True) for masks in lists]
+    return [MaskList(frozenset(masks), complete=True) for masks in lists]
 
 
 def chosen(ids: tuple[int, ...], choice: int) -> set[int]:
@@ -48,6 +49,22 @@ def test_many_lists_are_counted_in_groups(least: int) -> None:
     lists = [masks - {NodeMask.of(EIGHT[k:]).bits} if least == 1 else masks for k in range(8)] + [masks] * 4
     nodes = NodeMask.of(EIGHT).bits
     assert reachable(complete(lists), nodes) == one_by_one(lists, nodes)
+
+
+@settings(deadline=None)
+@given(dense_lists, st.booleans())
+def test_a_list_with_every_mask_reaches_all_that_is_within_the_others_ands(
+    choices: list[int], any_node: bool
+) -> None:
+    lists = [set(mask_space(EIGHT).masks), *(chosen(EIGHT, choice) for choice in choices)]
+    if any_node:
+        lists[1].add(ANY_NODE_BITS)
+    nodes = NodeMask.of(EIGHT).bits
+    assert reachable(complete(lists), nodes) == one_by_one(lists, nodes)
+
+
+def test_nothing_is_reached_where_the_lists_have_no_node_in_common() -> None:
+    assert reachable(complete([{0b01}, {0b10}]), 0b11) == set()
 
 
 def test_five_full_lists_over_16_nodes_reach_every_mask() -> None:
