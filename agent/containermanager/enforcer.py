@@ -88,13 +88,13 @@ class Enforcer:
         self._kernel = self._cgroups.offer()
 
     def enforce(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> int:
-        """Apply what differs from the wanted tree; returns the number of changes. Raises HostError, StateError.
+        """Apply what differs from the wanted tree; returns the number of operations. Raises HostError, StateError.
 
         The host leaves CPUs before a container has them for itself, and comes back to them last.
         """
         topology = self.machine.topology
         everything, held = topology.online | topology.offline, state.cpu.held
-        left = self._host.leave(everything, held)
+        self._host.leave(everything, held)
         changed = self._planner.update((self.machine, self._kernel, self._settings), state, pods, self._facts)
         try:
             done = self._mirror.settle(self._planner.parts, changed)
@@ -104,7 +104,10 @@ class Enforcer:
         if problems:
             first = min(problems, key=lambda problem: problem.directory.split("/"))
             raise HostError(f"{first.directory}: {first.reason}")
-        return left + done + self._host.settle(everything, held)
+        self._host.settle(everything, held)
+        for repair in self._host.repairs():
+            self._tell(None, repair)
+        return done
 
     def suspect(self) -> None:
         """Let the next `enforce` read some of the cgroups anew: all of them after as many calls as it takes."""

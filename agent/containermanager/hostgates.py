@@ -8,7 +8,7 @@ from agent.cgroup.preflight import mount_of
 from agent.cgroup.toplevel import top_level_cpus
 from agent.checkpoint.store import HOST_FILE, Store
 from agent.config.model import Config, HostIsolation
-from agent.containermanager.hostisolation import ConfinedHost, Host, LooseHost, check_place, spared_slice
+from agent.containermanager.hostisolation import Host, check_place, host_with, spared_slice
 from agent.containermanager.hostslices import HostSlices
 from agent.containermanager.hoststate import Originals
 from agent.containermanager.irqsteering import IrqSteering
@@ -18,37 +18,27 @@ from agent.systemdbus.dbus import SystemdBus
 
 
 def host_of(config: Config, store: Store, boot_id: str, topology: Topology) -> Host:
-    """The host as the configuration wants it; what another configuration left behind is given back.
-
-    Raises ConfigError, HostError, StateError.
-    """
+    """The host as the configuration wants it, see `host_with`. Raises ConfigError, HostError, StateError."""
     root = PurePosixPath(config.cgroup_root)
-    originals = Originals(store, boot_id)
-    slices = irqs = None
+    mount = PurePosixPath(mount_of(Path(root)))
     if config.host_isolation is not HostIsolation.NONE:
-        mount = mount_of(Path(root))
-        check_place(root, PurePosixPath(mount))
-        slices = _slices(mount, originals, spared_slice(root, PurePosixPath(mount)))
-    if config.irq_affinity:
-        irqs = IrqSteering(ProcIrq(), originals)
-    if slices and irqs:
-        return ConfinedHost(config.host_isolation, originals, slices, irqs)
-    release_host(Path(root), store, boot_id, topology)
-    if slices or irqs:
-        return ConfinedHost(config.host_isolation, Originals(store, boot_id), slices, irqs)
-    return LooseHost()
+        check_place(root, mount)
+    slices, irqs = _gates(mount, Originals(store, boot_id), spared_slice(root, mount))
+    everything = topology.online | topology.offline
+    return host_with(config.host_isolation, slices, irqs, everything, irq_affinity=config.irq_affinity)
 
 
 def release_host(cgroup_root: Path, store: Store, boot_id: str, topology: Topology) -> bool:
     """Give the host back what was taken from it; False if nothing was. Raises HostError, StateError."""
     if store.read(HOST_FILE) is None:
         return False
-    originals = Originals(store, boot_id)
-    slices = _slices(mount_of(cgroup_root), originals, "")
-    host = ConfinedHost(HostIsolation.NONE, originals, slices, IrqSteering(ProcIrq(), originals))
-    host.release(topology.online | topology.offline)
+    slices, irqs = _gates(PurePosixPath(mount_of(cgroup_root)), Originals(store, boot_id), "")
+    slices.release(topology.online | topology.offline)
+    irqs.release()
+    store.remove(HOST_FILE)  # one of an earlier boot
     return True
 
 
-def _slices(mount: Path, originals: Originals, spared: str) -> HostSlices:
-    return HostSlices(SystemdBus(), lambda: top_level_cpus(mount), originals, frozenset({spared}))
+def _gates(mount: PurePosixPath, originals: Originals, spared: str) -> tuple[HostSlices, IrqSteering]:
+    slices = HostSlices(SystemdBus(), lambda: top_level_cpus(Path(mount)), originals, frozenset({spared}))
+    return slices, IrqSteering(ProcIrq(), originals)

@@ -7,7 +7,6 @@ from typing import Final, Protocol
 
 from agent.config.model import HostIsolation
 from agent.containermanager.hostslices import HostSlices
-from agent.containermanager.hoststate import Originals
 from agent.containermanager.irqsteering import IrqSteering
 from agent.domain.idset import CpuSet
 from agent.errors import ConfigError
@@ -23,11 +22,14 @@ class Host(Protocol):
 
     mode: HostIsolation
 
-    def leave(self, everything: CpuSet, held: CpuSet) -> int:
-        """Make the host let go of ``held``; returns the number of changes. Raises HostError, StateError."""
+    def leave(self, everything: CpuSet, held: CpuSet) -> None:
+        """Make the host let go of ``held``. Raises HostError, StateError."""
 
-    def settle(self, everything: CpuSet, held: CpuSet) -> int:
-        """Let the host use all that is not ``held``; returns the number of changes. Raises HostError, StateError."""
+    def settle(self, everything: CpuSet, held: CpuSet) -> None:
+        """Let the host use all that is not ``held``. Raises HostError, StateError."""
+
+    def repairs(self) -> tuple[str, ...]:
+        """What others had changed and was put right since the last call, as sentences."""
 
     def notices(self, held: CpuSet) -> tuple[str, ...]:
         """What an operator should know about it, as sentences; nothing of it is an error."""
@@ -38,13 +40,15 @@ class LooseHost:
 
     mode = HostIsolation.NONE
 
-    def leave(self, _everything: CpuSet, _held: CpuSet) -> int:
+    def leave(self, everything: CpuSet, held: CpuSet) -> None:
         """See `Host.leave`."""
-        return 0
 
-    def settle(self, _everything: CpuSet, _held: CpuSet) -> int:
+    def settle(self, everything: CpuSet, held: CpuSet) -> None:
         """See `Host.settle`."""
-        return 0
+
+    def repairs(self) -> tuple[str, ...]:
+        """See `Host.repairs`."""
+        return ()
 
     def notices(self, held: CpuSet) -> tuple[str, ...]:
         """See `Host.notices`."""
@@ -54,35 +58,54 @@ class LooseHost:
 class ConfinedHost:
     """`Host` that is kept off exclusive CPUs, its processes (``slices``), its interrupts (``irqs``) or both."""
 
-    def __init__(
-        self, mode: HostIsolation, originals: Originals, slices: HostSlices | None, irqs: IrqSteering | None
-    ) -> None:
+    def __init__(self, mode: HostIsolation, slices: HostSlices | None, irqs: IrqSteering | None) -> None:
         self.mode = mode
-        self._originals = originals
         self._slices = slices
         self._irqs = irqs
 
-    def leave(self, everything: CpuSet, held: CpuSet) -> int:
+    def leave(self, everything: CpuSet, held: CpuSet) -> None:
         """See `Host.leave`."""
-        return self._slices.leave(everything, held) if self._slices else 0
+        if self._slices:
+            self._slices.leave(everything, held)
 
-    def settle(self, everything: CpuSet, held: CpuSet) -> int:
+    def settle(self, everything: CpuSet, held: CpuSet) -> None:
         """See `Host.settle`. Interrupts, too: they disturb, but break no promise while they are moved."""
-        changes = self._slices.settle(everything, held) if self._slices else 0
-        return changes + (self._irqs.settle(everything, held) if self._irqs else 0)
+        if self._slices:
+            self._slices.settle(everything, held)
+        if self._irqs:
+            self._irqs.settle(everything, held)
+
+    def repairs(self) -> tuple[str, ...]:
+        """See `Host.repairs`."""
+        if self._slices is None:
+            return ()
+        done, self._slices.repairs = tuple(self._slices.repairs), []
+        return done
 
     def notices(self, held: CpuSet) -> tuple[str, ...]:
         """See `Host.notices`."""
         loose = (SHARED,) if held and self._slices is None else ()
         return (*loose, *(self._irqs.notices if self._irqs else ()))
 
-    def release(self, everything: CpuSet) -> None:
-        """Give the host back all that was its own, and forget it. Raises HostError, StateError."""
-        if self._slices:
-            self._slices.release(everything)
-        if self._irqs:
-            self._irqs.release()
-        self._originals.forget()
+
+def host_with(
+    mode: HostIsolation, slices: HostSlices, irqs: IrqSteering, everything: CpuSet, *, irq_affinity: bool
+) -> Host:
+    """The host as it is wanted now; what an earlier configuration took and this one does not is given back.
+
+    Raises HostError, StateError.
+    """
+    if mode is HostIsolation.NONE:
+        slices.release(everything)
+    if not irq_affinity:
+        irqs.release()
+    if mode is HostIsolation.NONE and not irq_affinity:
+        return LooseHost()
+    return ConfinedHost(
+        mode,
+        slices=None if mode is HostIsolation.NONE else slices,
+        irqs=irqs if irq_affinity else None,
+    )
 
 
 def spared_slice(cgroup_root: PurePosixPath, mount: PurePosixPath) -> str:

@@ -46,28 +46,30 @@ class HostSlices:
         self._originals = originals
         self._spared = spared
         self._set: dict[str, CpuSet] = {}
+        self.repairs: list[str] = []
+        """What others had changed, since somebody took it out."""
 
-    def leave(self, everything: CpuSet, held: CpuSet) -> int:
-        """Let go of ``held`` before anybody is to have it for himself; nothing grows. Returns the changes."""
-        changes = 0
+    def leave(self, everything: CpuSet, held: CpuSet) -> None:
+        """Let go of ``held`` before anybody is to have it for himself; nothing grows."""
         for name, now in self._now().items():
             if not now or not now.isdisjoint(held):
-                changes += self._bring(name, now, everything, held, growing=False)
-        return changes
+                self._bring(name, now, everything, held, growing=False)
 
-    def settle(self, everything: CpuSet, held: CpuSet) -> int:
-        """Use all that is nobody's. Returns the number of changes."""
-        return sum(
-            self._bring(name, now, everything, held, growing=True) for name, now in self._now().items()
-        )
+    def settle(self, everything: CpuSet, held: CpuSet) -> None:
+        """Use all that is nobody's."""
+        for name, now in self._now().items():
+            self._bring(name, now, everything, held, growing=True)
 
     def release(self, everything: CpuSet) -> None:
-        """Give every slice back what it had."""
-        for name, original in self._originals.of(SLICES).items():
+        """Give every slice back what it had, and forget it. Systemd is not asked where nothing was taken."""
+        taken = self._originals.of(SLICES)
+        for name, original in taken.items():
             # systemd 252 resets the property and leaves the kernel's file: first say it in full.
             self._set_cpus(name, original or everything)
             if not original:
                 self._systemd.set_properties(name, {ALLOWED_CPUS: NO_CPUS})
+        if taken:
+            self._originals.forget(SLICES)
 
     def _now(self) -> dict[str, CpuSet]:
         """What each slice has; the empty set is all."""
@@ -75,14 +77,14 @@ class HostSlices:
         absent = {name: self._set.get(name, NO_CPUS) for name in ALWAYS if name not in found}
         return {name: cpus for name, cpus in sorted((found | absent).items()) if name not in self._spared}
 
-    def _bring(self, name: str, now: CpuSet, everything: CpuSet, held: CpuSet, *, growing: bool) -> int:
+    def _bring(self, name: str, now: CpuSet, everything: CpuSet, held: CpuSet, *, growing: bool) -> None:
         known = self._originals.of(SLICES)
         if name not in known:
             if not held:
-                return 0  # nothing to keep it off: leave it alone
+                return  # nothing to keep it off: leave it alone
             shown = self._systemd.properties(name)
             if shown[LOAD_STATE] != "loaded":
-                return 0
+                return
             original = shown.get(ALLOWED_CPUS, NO_CPUS)
             assert isinstance(original, CpuSet)  # noqa: S101 - by its name
             self._originals.remember(SLICES, {name: original})
@@ -91,9 +93,10 @@ class HostSlices:
         if not growing and now:
             target = now & target or target
         if now == target or (not now and target == everything):
-            return 0
+            return
+        if now and now != self._set.get(name, now):
+            self.repairs.append(f"{name} had drifted and was put right: AllowedCPUs was {now}")
         self._set_cpus(name, target)
-        return 1
 
     def _set_cpus(self, name: str, cpus: CpuSet) -> None:
         """Set it and wait for the kernel: systemd answers before it has written."""

@@ -45,10 +45,14 @@ class Originals:
                 self._known = None  # as on the disk
                 raise
 
-    def forget(self) -> None:
-        """All was given back."""
-        self._known = None
-        self._store.remove(HOST_FILE)
+    def forget(self, kind: str) -> None:
+        """All of a kind was given back."""
+        known = self._load()
+        known[kind] = {}
+        if any(known.values()):
+            self._save()
+        else:
+            self._store.remove(HOST_FILE)
 
     def _load(self) -> dict[str, dict[str, CpuSet]]:
         if self._known is None:

@@ -29,10 +29,10 @@ class IrqSteering:
         self._due = 0.0
         self.notices: tuple[str, ...] = ()
 
-    def settle(self, everything: CpuSet, held: CpuSet) -> int:
-        """Let interrupts go to the CPUs that are nobody's; returns how many moved. Raises HostError, StateError."""
+    def settle(self, everything: CpuSet, held: CpuSet) -> None:
+        """Let interrupts go to the CPUs that are nobody's. Raises HostError, StateError."""
         if self._settled == (everything, held) and self._clock() < self._due:
-            return 0
+            return
         now = self._interrupts.affinities()
         free = everything - held
         changes = wanted(now, self._originals.of(IRQS), free)
@@ -45,12 +45,14 @@ class IrqSteering:
         self._immovable = (self._immovable | stuck) & now.keys()
         self.notices = tuple(self._told(now.keys() & self._immovable, now, held))
         self._settled, self._due = (everything, held), self._clock() + _PERIOD
-        return len(changes.keys() - self._immovable)
 
     def release(self) -> None:
-        """Let every interrupt go where it went."""
-        for irq, cpus in self._originals.of(IRQS).items():
+        """Let every interrupt go where it went, and forget it."""
+        taken = self._originals.of(IRQS)
+        for irq, cpus in taken.items():
             self._interrupts.set_affinity(irq, cpus)
+        if taken:
+            self._originals.forget(IRQS)
 
     def _told(self, stuck: frozenset[str] | set[str], now: Affinities, held: CpuSet) -> list[str]:
         told = []

@@ -15,6 +15,7 @@ from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, MemoryStore, Store
 from agent.config import Config
 from agent.config.model import StateRecovery
 from agent.containermanager import ContainerManager
+from agent.containermanager.hostisolation import Host, LooseHost
 from agent.containermanager.machine import Machine
 from agent.containermanager.observing import Observer, Timed, untimed
 from agent.domain.idset import CpuSet, NodeMask
@@ -110,6 +111,7 @@ class Node:
         self.store = store or MemoryStore()
         self.cgroups = cgroups or fake_cgroups(self.topology)
         self.boot = "boot"
+        self.host: Host = LooseHost()
         self._ticks = 0
 
     def now(self) -> str:
@@ -130,6 +132,7 @@ class Node:
             cgroups=self.cgroups,
             cgroup_root=cgroup_root,
             boot_id=self.boot,
+            host=self.host,
             now=self.now,
             recovery=recovery,
             observers=observers,

@@ -14,7 +14,7 @@ from agent.cgroup.tree import CPUS, Write
 from agent.checkpoint.store import HOST_FILE, MemoryStore
 from agent.config.model import HostIsolation
 from agent.containermanager import ContainerManager
-from agent.containermanager.hostisolation import ConfinedHost, LooseHost, check_place
+from agent.containermanager.hostisolation import Host, LooseHost, check_place, host_with
 from agent.containermanager.hostslices import HostSlices
 from agent.containermanager.hoststate import SLICES, Originals
 from agent.containermanager.irqsteering import IrqSteering
@@ -49,12 +49,13 @@ class World:
     def everywhere(self) -> Mapping[str, CpuSet]:
         return {unit: self.cpus(unit) for unit in UNITS}
 
-    def host(self, boot: str = "boot") -> ConfinedHost:
-        originals = Originals(self.store, boot)
-        spared = frozenset({"numalet.slice"})
-        slices = HostSlices(self.systemd, self.everywhere, originals, spared)
-        irqs = IrqSteering(self.interrupts, originals, clock=lambda: 0.0)
-        return ConfinedHost(HostIsolation.SLICES, originals, slices, irqs)
+    def gates(self) -> tuple[HostSlices, IrqSteering]:
+        originals = Originals(self.store, "boot")
+        slices = HostSlices(self.systemd, self.everywhere, originals, frozenset({"numalet.slice"}))
+        return slices, IrqSteering(self.interrupts, originals, clock=lambda: 0.0)
+
+    def host(self, mode: HostIsolation = HostIsolation.SLICES, *, irq_affinity: bool = True) -> Host:
+        return host_with(mode, *self.gates(), EVERYTHING, irq_affinity=irq_affinity)
 
     def owner(self, node: Node) -> ContainerManager:
         owner = ContainerManager(
@@ -75,8 +76,11 @@ def test_slices_leave_what_is_exclusive_and_come_back_when_it_is_free() -> None:
     host = world.host()
     host.leave(EVERYTHING, HELD)
     assert set(world.everywhere().values()) == {FREE}
-    assert host.settle(EVERYTHING, HELD) == 2  # the interrupts 1 and 9
-    assert host.settle(EVERYTHING, HELD) == 0
+    host.settle(EVERYTHING, HELD)
+    assert world.interrupts.now == {"1": FREE, "9": FREE, "30": CpuSet.parse("0")}
+    done = len(world.systemd.log)
+    host.settle(EVERYTHING, HELD)
+    assert len(world.systemd.log) == done
     host.leave(EVERYTHING, NO_CPUS)
     host.settle(EVERYTHING, NO_CPUS)
     assert set(world.everywhere().values()) == {EVERYTHING}
@@ -92,6 +96,20 @@ def test_leaving_never_grows_a_slice() -> None:
     assert world.cpus("system.slice") == FREE - other
     host.settle(EVERYTHING, other)
     assert world.cpus("system.slice") == EVERYTHING - other
+
+
+def test_what_somebody_else_set_is_put_right_and_told() -> None:
+    world = World()
+    host = world.host()
+    host.leave(EVERYTHING, HELD)
+    host.settle(EVERYTHING, HELD)
+    assert host.repairs() == ()
+    world.systemd.set_properties("user.slice", {ALLOWED_CPUS: EVERYTHING})
+    host.leave(EVERYTHING, HELD)
+    host.settle(EVERYTHING, HELD)
+    assert world.cpus("user.slice") == FREE
+    assert host.repairs() == ("user.slice had drifted and was put right: AllowedCPUs was 0-7",)
+    assert host.repairs() == ()
 
 
 def test_a_host_with_nothing_exclusive_is_not_touched() -> None:
@@ -113,7 +131,7 @@ def test_what_somebody_had_set_is_honoured_never_widened_and_given_back() -> Non
     host.settle(EVERYTHING, NO_CPUS)
     assert world.cpus("system.slice") == CpuSet.parse("0-3")
     host.leave(EVERYTHING, HELD)
-    host.release(EVERYTHING)
+    world.host(HostIsolation.NONE)
     assert world.everywhere() == {
         "init.scope": NO_CPUS,
         "system.slice": CpuSet.parse("0-3"),
@@ -135,12 +153,40 @@ def test_what_the_host_had_outlives_the_daemon_but_not_the_boot() -> None:
     again = world.host()
     again.leave(EVERYTHING, HELD)
     again.settle(EVERYTHING, HELD)
-    again.release(EVERYTHING)
+    world.host(HostIsolation.NONE, irq_affinity=False)
     assert set(world.everywhere().values()) == {NO_CPUS}
     assert world.interrupts.now == {"1": EVERYTHING, "9": HELD, "30": CpuSet.parse("0")}
     assert HOST_FILE not in world.store.files
     world.host().leave(EVERYTHING, HELD)
     assert Originals(world.store, "another boot").of(SLICES) == {}
+
+
+@pytest.mark.parametrize("irq_affinity", [True, False])
+def test_a_restart_takes_nothing_back_that_is_still_wanted(irq_affinity: bool) -> None:
+    world = World()
+    host = world.host(irq_affinity=irq_affinity)
+    host.leave(EVERYTHING, HELD)
+    host.settle(EVERYTHING, HELD)
+    done, now = len(world.systemd.log), dict(world.interrupts.now)
+    again = world.host(irq_affinity=irq_affinity)
+    again.leave(EVERYTHING, HELD)
+    again.settle(EVERYTHING, HELD)
+    assert len(world.systemd.log) == done
+    assert world.interrupts.now == now
+    assert again.repairs() == ()
+
+
+def test_what_is_turned_off_is_given_back_and_the_rest_is_kept() -> None:
+    world = World()
+    host = world.host()
+    host.leave(EVERYTHING, HELD)
+    host.settle(EVERYTHING, HELD)
+    world.host(irq_affinity=False)
+    assert world.interrupts.now["9"] == HELD
+    assert world.cpus("user.slice") == FREE
+    world.host(HostIsolation.NONE)
+    assert world.cpus("user.slice") == NO_CPUS
+    assert HOST_FILE not in world.store.files
 
 
 def test_a_record_that_cannot_be_read_is_an_error_with_a_remedy() -> None:
@@ -159,7 +205,9 @@ def test_interrupts_that_cannot_move_are_told_once_tried() -> None:
     assert world.interrupts.now["1"] == FREE
     (notice,) = host.notices(HELD)
     assert "interrupts 9 stay on exclusive CPUs" in notice
-    assert host.settle(EVERYTHING, HELD) == 0
+    world.interrupts.immovable = frozenset()
+    host.settle(EVERYTHING, HELD)
+    assert world.interrupts.now["9"] == HELD
 
 
 def test_irqbalance_is_told_of_with_the_remedy() -> None:
@@ -218,7 +266,7 @@ class TestUnderTheOwner:
         owner = world.owner(node)
         owner.admit(pod("web"), "api")
         world.systemd.set_properties("user.slice", {ALLOWED_CPUS: EVERYTHING})
-        assert owner.reconcile() == 1
+        owner.reconcile()
         assert world.cpus("user.slice").isdisjoint(owner.snapshot().exclusive)
         assert owner.reconcile() == 0
 

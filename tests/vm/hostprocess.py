@@ -12,7 +12,7 @@ from agent.domain.idset import CpuSet
 from tests.vm.node import PATIENCE, allowed, text_of, wait_until
 from tests.vm.units import systemctl
 
-_SAMPLES = 200
+_SAMPLES = 40
 
 
 @contextmanager

@@ -45,6 +45,11 @@ def release(node: Node) -> str:
     return done.stdout
 
 
+def told(node: Node) -> str:
+    """All events."""
+    return "\n".join(event["text"] for event in node.client.call("GET", "/v1/events")["events"])
+
+
 def held_by(node: Node) -> CpuSet:
     return CpuSet.parse(node.status()["cpus"]["exclusive"])
 
@@ -82,6 +87,7 @@ def test_slices_keep_the_host_off_through_a_daemon_reload_and_the_death_of_the_d
     systemctl("daemon-reload")
     confining.start()
     assert_kept_off(spinners, held)
+    assert "had changed" not in told(confining), "a restart takes nothing back in between"
 
     confining.delete("one")
     assert_kept_off(spinners, held - first)
