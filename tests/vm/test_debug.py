@@ -45,8 +45,8 @@ def test_debug_work_runs_on_the_node_shared_pool_also_when_the_daemon_starts_aga
     process.kill()
     process.wait()
     wait_until(lambda: not cgroup.exists(), "its cgroup is removed")
+    assert node.pods()["web"]["ephemeralContainers"] == []  # the daemon has done all of it when it answers
     assert text_of(cgroup.parent / "cpuset.cpus") == str(web)
-    assert node.pods()["web"]["ephemeralContainers"] == []
 
 
 def test_debug_work_is_held_to_the_memory_limit_of_its_pod(node: Node, web: CpuSet) -> None:
