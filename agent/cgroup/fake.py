@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from agent.cgroup import layout
@@ -82,6 +83,20 @@ class _Cgroup:
     files: dict[str, str] = field(default_factory=dict)
     pids: set[int] = field(default_factory=set)
     usage: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Effective:
+    """Where the processes of a cgroup run."""
+
+    cpus: CpuSet
+    mems: NodeMask
+
+    def within(self, files: Mapping[str, str]) -> _Effective:
+        """Of a cgroup below, with these contents: what it asks for, as far as it is here; all if that is nothing."""
+        cpus = cpus_in(files.get(CPUS, "")) & self.cpus or self.cpus
+        mems = _mems_in(files.get(MEMS, "")) & self.mems or self.mems
+        return _Effective(cpus, mems)
 
 
 class FakeCgroups:
@@ -164,39 +179,41 @@ class FakeCgroups:
 
     def offer(self) -> KernelOffer:
         """See `CgroupBackend.offer`."""
-        files = frozenset(file for file in self._files(ROOT) if is_planned(file))
+        files = frozenset(_planned_of(frozenset(self._available(ROOT))))
         return KernelOffer(controllers=frozenset(self._passed_on), files=files, page_size=self._page)
 
     def observe(self, top: CgroupDir = ROOT, leave_out: frozenset[Kind] = NOTHING) -> Observed:
         """See `CgroupBackend.observe`."""
         dirs: dict[CgroupDir, ObservedDir] = {}
         if top in self._cgroups:
-            self._collect(top, leave_out | {Kind.FOREIGN}, dirs)
+            self._collect(top, leave_out | {Kind.FOREIGN}, self._effective(top), dirs)
         return Observed(dirs=dirs)
 
     def _collect(
-        self, directory: CgroupDir, closed: frozenset[Kind], dirs: dict[CgroupDir, ObservedDir]
+        self,
+        directory: CgroupDir,
+        closed: frozenset[Kind],
+        effective: _Effective,
+        dirs: dict[CgroupDir, ObservedDir],
     ) -> bool:
         """Add what is seen there and below; returns whether any of it is populated."""
         dirs[directory] = ObservedDir()
-        if layout.kind_of(directory) in closed:
+        kind, cgroup = layout.kind_of(directory), self._cgroups[directory]
+        if kind in closed:
             return self.populated(directory)
-        populated = bool(self._cgroups[directory].pids)
+        populated = bool(cgroup.pids)
         for below in self._children(directory):
-            populated |= self._collect(below, closed, dirs)
-        dirs[directory] = self._observed(directory, populated=populated)
+            populated |= self._collect(below, closed, effective.within(self._cgroups[below].files), dirs)
+        if kind is not Kind.NESTED:
+            dirs[directory] = ObservedDir(
+                files={
+                    file: _content(file, cgroup.files, effective)
+                    for file in _planned_of(frozenset(self._available(directory)))
+                },
+                subtree=frozenset(cgroup.subtree),
+                populated=populated,
+            )
         return populated
-
-    def _observed(self, directory: CgroupDir, *, populated: bool) -> ObservedDir:
-        if layout.kind_of(directory) is Kind.NESTED:
-            return ObservedDir()
-        return ObservedDir(
-            files={
-                file: self._content(directory, file) for file in self._files(directory) if is_planned(file)
-            },
-            subtree=frozenset(self._cgroups[directory].subtree),
-            populated=populated,
-        )
 
     def exists(self, directory: CgroupDir) -> bool:
         """See `CgroupBackend.exists`."""
@@ -320,7 +337,7 @@ class FakeCgroups:
 
     def effective_cpus(self, directory: CgroupDir) -> CpuSet:
         """Where processes in the cgroup may run, whether or not it has a file that says so."""
-        return CpuSet(self._effective(directory, CPUS, self.online).bits)
+        return self._effective(directory).cpus
 
     def _inject(self, directory: CgroupDir, file: str) -> None:
         if (directory, file) in self._failures:
@@ -346,35 +363,18 @@ class FakeCgroups:
         self._find(directory)
         return self._passed_on if directory == ROOT else self._cgroups[layout.parent_of(directory)].subtree
 
-    def _files(self, directory: CgroupDir) -> list[str]:
-        return [file for name in sorted(self._available(directory)) for file in _DEFAULTS[name]]
-
     def _show(self, directory: CgroupDir, file: str) -> str:
         cgroup = self._find(directory)
         if file == SUBTREE_CONTROL:
             return " ".join(sorted(cgroup.subtree))
         if _CONTROLLER_OF.get(file) not in self._available(directory):
             raise _error(errno.ENOENT)
-        return self._content(directory, file)
+        return _content(file, cgroup.files, self._effective(directory))
 
-    def _content(self, directory: CgroupDir, file: str) -> str:
-        """A file that is there."""
-        cgroup = self._cgroups[directory]
-        if file == CPUS_EFFECTIVE:
-            return str(self.effective_cpus(directory))
-        if file == MEMS_EFFECTIVE:
-            return str(self._effective(directory, MEMS, self.nodes))
-        return cgroup.files.get(file, _DEFAULTS[_CONTROLLER_OF[file]][file])
-
-    def _effective(self, directory: CgroupDir, file: str, everything: IdSet) -> IdSet:
-        """What the cgroup asks for within its parent's effective set; the parent's if that is nothing."""
-        if directory == ROOT:
-            above = everything
-        else:
-            above = self._effective(layout.parent_of(directory), file, everything)
-        text = self._cgroups[directory].files.get(file, "")
-        asked = cpus_in(text) if isinstance(everything, CpuSet) else type(everything).parse(text)
-        return asked & above or above
+    def _effective(self, directory: CgroupDir) -> _Effective:
+        everything = _Effective(self.online, self.nodes)
+        above = everything if directory == ROOT else self._effective(layout.parent_of(directory))
+        return above.within(self._cgroups[directory].files)
 
     def _accepted(self, directory: CgroupDir, file: str, text: str) -> str:
         """The content after writing ``text``; raises the kernel's errno if it takes it not."""
@@ -403,6 +403,24 @@ class FakeCgroups:
     def _accepted_limit(self, file: str, text: str) -> str:
         unit = parse_hugetlb_size(file.split(".")[1]) if file.startswith(HUGETLB) else self._page
         return limit_text(parse_limit(text), 1 if file == PIDS_MAX else unit)
+
+
+@lru_cache
+def _planned_of(controllers: frozenset[str]) -> tuple[str, ...]:
+    """The files that plans are about, of a cgroup that has these controllers."""
+    return tuple(file for name in sorted(controllers) for file in _DEFAULTS[name] if is_planned(file))
+
+
+def _content(file: str, written: Mapping[str, str], effective: _Effective) -> str:
+    if file == CPUS_EFFECTIVE:
+        return _text(effective.cpus)
+    if file == MEMS_EFFECTIVE:
+        return _text(effective.mems)
+    return written.get(file, _DEFAULTS[_CONTROLLER_OF[file]][file])
+
+
+_text = lru_cache(maxsize=4096)(str)
+_mems_in = lru_cache(maxsize=4096)(NodeMask.parse)
 
 
 def _accepted_cpu_max(_file: str, text: str) -> str:

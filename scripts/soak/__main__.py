@@ -37,6 +37,7 @@ def live(seed: int, machine: int, operations: int) -> Lived:
     try:
         for _ in range(operations):
             site.step()
+        site.check(in_full=True)
     except Exception:  # noqa: BLE001 - whatever it is, it is told and can be repeated
         last = "\n  ".join(site.told[-15:])
         number = sum(site.done.values())

@@ -77,12 +77,12 @@ class Shape:
 
 
 def shape(choice: random.Random) -> Shape:
-    """8 to 48 CPUs."""
-    nodes = choice.choice([1, 2, 2, 4])
+    """6 to 48 CPUs, few of them mostly."""
+    nodes = choice.choice([1, 2, 2, 2, 4])
     return Shape(
         nodes=nodes,
-        cores=choice.randint(4, 6),
-        threads=choice.choice([1, 2]) if nodes > 1 else 2,
+        cores=choice.choice([3, 4, 4, 6]),
+        threads=choice.choice([1, 1, 2]) if nodes > 1 else 2,
         sockets=choice.choice([1, nodes]),
         adjacent=choice.random() < 0.5,
         memory=choice.randint(2, 6) * GIB,
