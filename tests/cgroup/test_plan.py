@@ -89,6 +89,7 @@ def test_pod_scope_mixed_keeps_the_exclusive_container_unthrottled_and_the_pod_i
         "cpu.max": "max 100000",
         "cpu.weight": "303",
         "memory.max": str(4 * GIB),
+        "pids.max": "max",
     }
     assert texts(wanted, "podu/main-app") == {
         "cpuset.cpus": "2-3",
@@ -322,6 +323,7 @@ def test_the_operators_cgroup_settings_are_followed() -> None:
     assert texts(wanted, "podu/shared.pool")["cpu.max"] == "20000 10000"
     assert "memory.oom.group" not in texts(wanted, "podu/shared.pool/worker-1")
     world.cgroup = CgroupSettings(cfs_quota=False)
+    assert texts(world.wanted(), "podu")["pids.max"] == "max", "a limit of before is lifted"
     assert texts(world.wanted(), "podu/shared.pool")["cpu.max"] == "max 100000"
 
 

@@ -510,12 +510,15 @@ def test_the_pages_move_with_their_address_and_stay_where_the_new_one_is_taken(r
         running.page("/healthz")
 
 
-def test_a_pid_limit_is_changed_in_the_kernel(running: Running) -> None:
+def test_a_pid_limit_is_changed_in_the_kernel_and_lifted(running: Running) -> None:
     running.start()
     running.client().call("POST", "/v1/pods", json.dumps(manifest("a")).encode())
     running.configure(pod_pids_limit=77)
     assert running.reload()["live"] == ["podPidsLimit"]
     assert running.node.cgroups.read(CgroupDir("poduid-a"), "pids.max") == "77"
+    running.configure(pod_pids_limit=None)
+    running.reload()
+    assert running.node.cgroups.read(CgroupDir("poduid-a"), "pids.max") == "max"
 
 
 def test_systemd_hears_when_a_reload_begins_and_ends(running: Running) -> None:
