@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 
-.PHONY: help demo test unit vm check lint types layers format proto docs man bench soak clean
+.PHONY: help demo test unit vm check lint types layers dependencies format proto docs man wheel deb lock bench soak clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ vm: ## the tests that need a real kernel, inside the test VM
 	@scripts/bootstrap --vm
 	@scripts/vm-lane
 
-check: lint types layers ## lint, types, import layers
+check: lint types layers dependencies ## lint, types, import layers, dependencies
 
 lint:
 	@scripts/bootstrap
@@ -36,6 +36,11 @@ types:
 layers:
 	@scripts/bootstrap
 	.venv/bin/lint-imports --no-cache
+
+dependencies:
+	@scripts/bootstrap
+	.venv/bin/python -m pip check
+	.venv/bin/python -m scripts.lock
 
 format: ## format and fix what can be fixed
 	@scripts/bootstrap
@@ -53,6 +58,24 @@ docs: ## generate the schema, the reference and the default file of the configur
 man: ## write the manual pages into build/man
 	@scripts/bootstrap
 	scripts/gen-man build/man
+
+wheel: ## build the wheel into dist
+	@scripts/bootstrap
+	$(PY) -m hatchling build -t wheel -d dist
+
+deb: ## build the Debian package into dist
+	@scripts/bootstrap
+	scripts/build-deb
+
+lock: ## pin the newest run-time dependencies in requirements.lock
+	@scripts/bootstrap
+	scripts/gen-lock
+
+# What the VM lane installs: the same build twice, so that one is an upgrade of the other.
+build/vm-debs/stamp: $(shell git ls-files agent systemd docs scripts/deb) scripts/build-deb scripts/man.py requirements.lock pyproject.toml README.md CHANGELOG.md
+	@rm -rf build/vm-debs
+	@DPKG_DEB_COMPRESSOR_TYPE=none scripts/build-deb --revision 1 --revision 2 build/vm-debs
+	@touch $@
 
 bench: ## measure; one table, see docs/performance.md
 	@scripts/bootstrap

@@ -212,8 +212,8 @@ def _pod_files(builder: _Builder, pod: Pod) -> _Files:
     for file, size in facts.hugetlb_files:
         amount = resourceconfig.pod_hugepages(pod, hugepages_resource(size >> 10))
         files[file] = Setting(limit_text(amount, size))
-    limit = facts.cgroup.pod_pids  # where there is none, too: one of before is lifted
-    files[PIDS_MAX] = Setting("max" if isinstance(limit, Unlimited) else str(limit))
+    pids = facts.cgroup.pod_pids  # written where there is no limit, too: one of before is lifted
+    files[PIDS_MAX] = Setting("max" if isinstance(pids, Unlimited) else str(pids))
     return files
 
 

@@ -1,0 +1,220 @@
+"""The Debian package on a machine that never had it: installed, run, upgraded and purged, in this order."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from agent.api.client import ControlClient
+from tests.vm.node import (
+    MOUNT,
+    Json,
+    allowed,
+    best_effort,
+    is_alive,
+    manifest,
+    mixed,
+    process_status,
+    remove_cgroup,
+    text_of,
+    wait_until,
+)
+from tests.vm.units import systemctl
+
+pytestmark = pytest.mark.vm
+
+DEBS = Path("/opt/debs")
+"""scripts/vm-lane puts the packages there: the same build as revisions 1 and 2."""
+UNIT = "numalet.service"
+ROOT = MOUNT / "numalet"
+DROP_IN = Path(f"/run/systemd/system/{UNIT}.d/test.conf")
+ELSEWHERE = (
+    "dev proc run/log run/systemd run/udev run/user sys tmp root results opt var/lib/dpkg var/log var/cache"
+)
+"""Where others write meanwhile; what systemd and dpkg know of the package is asked for by name."""
+
+
+class Installed:
+    """The package, its service, and what a user does with it."""
+
+    def __init__(self) -> None:
+        self.client = ControlClient(Path("/run/numalet/control.sock"))
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.files_before = files()
+
+    def dpkg(self, *words: str | Path) -> str:
+        """Run dpkg; returns all that was printed."""
+        done = subprocess.run(
+            ["dpkg", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def install(self, revision: int) -> str:
+        """Install or upgrade."""
+        (deb,) = DEBS.glob(f"numalet_*-{revision}_*.deb")
+        return self.dpkg("--install", deb)
+
+    def show(self, name: str) -> str:
+        """A property of the unit."""
+        return systemctl("show", "--value", "--property", name, UNIT).strip()
+
+    def numalet(self, *words: str) -> str:
+        """The installed command."""
+        done = subprocess.run(["numalet", *words], capture_output=True, text=True, check=False, cwd="/")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def pods(self) -> dict[str, Json]:
+        """All pods by name."""
+        return {pod["name"]: pod for pod in self.client.call("GET", "/v1/pods")["pods"]}
+
+    def run(self, pod: str, container: str) -> int:
+        """Run a process in a container, as users do; its id."""
+        command = ["numalet", "exec", pod, container, "--", "sleep", "900"]
+        process = subprocess.Popen(command, cwd="/")
+        self.processes.append(process)
+        wait_until(lambda: "sleep" in process_status(process.pid)["Name"], "it has become the command")
+        return process.pid
+
+    def placed(self) -> list[str]:
+        """Where each process that was started may run."""
+        return [
+            f"{process.pid}: {allowed(process.pid)}" for process in self.processes if is_alive(process.pid)
+        ]
+
+    def restarted(self, pid: str) -> bool:
+        """Whether another daemon than this one is ready."""
+        return self.show("ActiveState") == "active" and self.show("MainPID") not in (pid, "0")
+
+    def close(self) -> None:
+        """Leave the machine to the next test."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        self.dpkg("--purge", "numalet")
+        remove_cgroup(ROOT)
+        shutil.rmtree(DROP_IN.parent, ignore_errors=True)
+        systemctl("daemon-reload")
+
+
+def files() -> set[str]:
+    """Every path of the machine that only a package would change."""
+    elsewhere = {f"/{path}" for path in ELSEWHERE.split()}
+    found = set()
+    for directory, directories, names in os.walk("/"):
+        at = directory.rstrip("/")
+        directories[:] = [d for d in directories if f"{at}/{d}" not in elsewhere and d != "__pycache__"]
+        found |= {f"{at}/{name}" for name in (*directories, *names)}
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed() -> Iterator[Installed]:
+    host = Installed()
+    with ExitStack() as stack:
+        stack.callback(host.close)
+        host.install(1)
+        DROP_IN.parent.mkdir(parents=True)
+        DROP_IN.write_text("[Service]\nWatchdogSec=10\nTimeoutAbortSec=20\n")
+        systemctl("daemon-reload")
+        yield host
+
+
+def test_installed_it_runs_is_enabled_and_the_default_configuration_fits(installed: Installed) -> None:
+    assert installed.show("ActiveState") == "active"
+    assert installed.show("UnitFileState") == "enabled"
+    assert installed.show("StatusText") == "0 pods, 0/16 CPUs exclusive, 0 problems"
+    assert installed.numalet("--version").startswith("numalet, version ")
+    installed.numalet("config", "check")
+    assert installed.show("NeedDaemonReload") == "no"
+
+
+def test_pods_come_by_command_and_by_directory_and_have_real_processes(installed: Installed) -> None:
+    Path("/etc/numalet/manifests/web.yaml").write_text(manifest(mixed("web")))
+    wait_until(lambda: "web" in installed.pods(), "the manifest is followed")
+    Path("/run/quiet.yaml").write_text(manifest(best_effort("quiet")))
+    installed.numalet("apply", "-f", "/run/quiet.yaml")
+    Path("/run/quiet.yaml").unlink()
+    for pod, container in (("web", "main"), ("web", "side"), ("quiet", "main")):
+        pid = installed.run(pod, container)
+        (home,) = (c["cgroup"] for c in installed.pods()[pod]["containers"] if c["name"] == container)
+        assert str(allowed(pid)) == text_of(Path(home, "cpuset.cpus.effective"))
+
+
+def test_a_reload_an_end_by_sigkill_and_a_hang_are_nothing_to_a_pod(installed: Installed) -> None:
+    pods, placed, first = installed.pods(), installed.placed(), installed.show("MainPID")
+    config = Path("/etc/numalet/config.yaml")
+    shipped = config.read_text()
+    config.write_text(shipped + "\npodPidsLimit: 321\n")
+    systemctl("reload", UNIT)
+    wait_until(lambda: text_of(ROOT / "poduid-web/pids.max") == "321", "the limit is in the kernel")
+    config.write_text(shipped)
+    assert installed.show("MainPID") == first
+
+    systemctl("kill", "--kill-whom=main", "--signal=KILL", UNIT)
+    wait_until(lambda: installed.restarted(first), "systemd starts another", every=0.5)
+    second = installed.show("MainPID")
+    assert (installed.pods(), installed.placed()) == (pods, placed)
+
+    systemctl("kill", "--kill-whom=main", "--signal=STOP", UNIT)
+    wait_until(
+        lambda: installed.restarted(second), "the watchdog finds it and systemd starts another", every=0.5
+    )
+    assert (installed.pods(), installed.placed()) == (pods, placed)
+
+
+def test_an_upgrade_leaves_every_process_where_it_is(installed: Installed) -> None:
+    pods, placed, before = installed.pods(), installed.placed(), installed.show("MainPID")
+    printed = installed.install(2)
+    assert re.search(r"Unpacking numalet \(.*-2\) over \(.*-1\)", printed)
+    assert installed.restarted(before), "the upgrade has returned with the new daemon ready"
+    assert (installed.pods(), installed.placed()) == (pods, placed)
+    assert len(placed) == len(installed.processes)
+
+
+def test_as_after_a_boot_it_starts_with_its_state_where_no_cgroups_are(installed: Installed) -> None:
+    systemctl("stop", UNIT)
+    remove_cgroup(ROOT)
+    for process in installed.processes:
+        process.wait()
+    held = Path("/var/lib/numalet/cpu_manager_state").read_text()
+    systemctl("start", UNIT)
+    assert {name: pod["state"] for name, pod in installed.pods().items()} == {
+        "web": "Admitted",
+        "quiet": "Admitted",
+    }
+    assert Path("/var/lib/numalet/cpu_manager_state").read_text() == held
+
+
+def test_removed_it_keeps_state_configuration_and_running_processes_and_says_so(installed: Installed) -> None:
+    installed.run("web", "main")
+    placed = installed.placed()
+    printed = installed.dpkg("--remove", "numalet")
+    assert "Processes of pods run on" in printed
+    assert installed.placed() == placed != []
+    assert not Path("/usr/lib/numalet").exists()
+    assert Path("/var/lib/numalet/cpu_manager_state").exists()
+    assert Path("/etc/numalet/config.yaml").exists()
+    assert systemctl("show", "--value", "--property=AllowedCPUs", "system.slice").strip() == ""
+
+
+def test_purged_it_leaves_running_processes_their_cgroups_and_else_nothing(installed: Installed) -> None:
+    placed = installed.placed()
+    printed = installed.dpkg("--purge", "numalet")
+    assert f"{ROOT}/poduid-web/main/cgroup.procs:1" in printed
+    assert installed.placed() == placed != []
+    left = {path.name for path in ROOT.rglob("*") if path.is_dir()}
+    assert "poduid-web" in left
+    assert not any("quiet" in name for name in left)
+    remove_cgroup(ROOT)
+    assert files() - installed.files_before == set()
+    assert installed.files_before - files() == set()
+    assert UNIT not in systemctl("list-unit-files", "--no-legend", UNIT)
