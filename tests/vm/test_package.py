@@ -35,8 +35,11 @@ DEBS = Path("/opt/debs")
 UNIT = "numalet.service"
 ROOT = MOUNT / "numalet"
 DROP_IN = Path(f"/run/systemd/system/{UNIT}.d/test.conf")
+COMMAND = "/usr/bin/numalet"
+"""Not the tree's, which comes first in the guest's PATH."""
 ELSEWHERE = (
-    "dev proc run/log run/systemd run/udev run/user sys tmp root results opt var/lib/dpkg var/log var/cache"
+    "dev proc sys tmp root results opt run/log run/systemd run/udev run/user "
+    "var/cache var/lib/dpkg var/log var/tmp"
 )
 """Where others write meanwhile; what systemd and dpkg know of the package is asked for by name."""
 
@@ -68,7 +71,7 @@ class Installed:
 
     def numalet(self, *words: str) -> str:
         """The installed command."""
-        done = subprocess.run(["numalet", *words], capture_output=True, text=True, check=False, cwd="/")
+        done = subprocess.run([COMMAND, *words], capture_output=True, text=True, check=False, cwd="/")
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -78,7 +81,7 @@ class Installed:
 
     def run(self, pod: str, container: str) -> int:
         """Run a process in a container, as users do; its id."""
-        command = ["numalet", "exec", pod, container, "--", "sleep", "900"]
+        command = [COMMAND, "exec", pod, container, "--", "sleep", "900"]
         process = subprocess.Popen(command, cwd="/")
         self.processes.append(process)
         wait_until(lambda: "sleep" in process_status(process.pid)["Name"], "it has become the command")
@@ -121,10 +124,9 @@ def installed() -> Iterator[Installed]:
     host = Installed()
     with ExitStack() as stack:
         stack.callback(host.close)
-        host.install(1)
         DROP_IN.parent.mkdir(parents=True)
-        DROP_IN.write_text("[Service]\nWatchdogSec=10\nTimeoutAbortSec=20\n")
-        systemctl("daemon-reload")
+        DROP_IN.write_text("[Service]\nWatchdogSec=15\nTimeoutAbortSec=20\n")
+        host.install(1)
         yield host
 
 
@@ -159,12 +161,12 @@ def test_a_reload_an_end_by_sigkill_and_a_hang_are_nothing_to_a_pod(installed: I
     config.write_text(shipped)
     assert installed.show("MainPID") == first
 
-    systemctl("kill", "--kill-whom=main", "--signal=KILL", UNIT)
+    systemctl("kill", "--signal=KILL", UNIT)
     wait_until(lambda: installed.restarted(first), "systemd starts another", every=0.5)
     second = installed.show("MainPID")
     assert (installed.pods(), installed.placed()) == (pods, placed)
 
-    systemctl("kill", "--kill-whom=main", "--signal=STOP", UNIT)
+    systemctl("kill", "--signal=STOP", UNIT)
     wait_until(
         lambda: installed.restarted(second), "the watchdog finds it and systemd starts another", every=0.5
     )
@@ -217,4 +219,4 @@ def test_purged_it_leaves_running_processes_their_cgroups_and_else_nothing(insta
     remove_cgroup(ROOT)
     assert files() - installed.files_before == set()
     assert installed.files_before - files() == set()
-    assert UNIT not in systemctl("list-unit-files", "--no-legend", UNIT)
+    assert installed.show("LoadState") == "not-found"
