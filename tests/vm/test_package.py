@@ -62,8 +62,9 @@ class Installed:
 
     def install(self, revision: int) -> str:
         """Install or upgrade."""
-        (deb,) = DEBS.glob(f"numalet_*-{revision}_*.deb")
-        return self.dpkg("--install", deb)
+        found = list(DEBS.glob(f"numalet_*-{revision}_*.deb"))
+        assert len(found) == 1, f"{DEBS} has {found}: run scripts/vm-lane, which puts them there"
+        return self.dpkg("--install", *found)
 
     def show(self, name: str) -> str:
         """A property of the unit."""
