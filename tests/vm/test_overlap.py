@@ -1,0 +1,123 @@
+"""Never an overlap: while exclusive pods come and go beside a crowd, no process is allowed on another's slice.
+
+``NUMALET_SAMPLES`` makes it as long as one likes: ``NUMALET_SAMPLES=1000000 scripts/vm-lane -k overlap``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.vm import overlap
+from tests.vm.node import (
+    MOUNT,
+    Json,
+    Node,
+    allowed,
+    container,
+    exclusive,
+    mixed,
+    pod,
+    remove_cgroup,
+    wait_until,
+)
+
+pytestmark = [pytest.mark.vm, pytest.mark.matrix]
+
+SAMPLES: Final = int(os.environ.get("NUMALET_SAMPLES") or 15_000)
+SAMPLER: Final = (sys.executable, "-SE", overlap.__file__)
+SLEEPERS: Final = "for i in 1 2 3 4 5 6 7 8; do sleep 3600 & done; wait"
+FORKER: Final = "while :; do /bin/true; /bin/true & wait; done"
+SPINNER: Final = "while :; do :; done"
+
+
+@pytest.fixture
+def crowd(node: Node) -> None:
+    """Processes that share: in the node shared pool, as burstable and best effort, and in that of a pod."""
+    node.admit(pod("idle", container("sleep"), container("fork")))
+    node.admit(pod("burst", container("sleep", {"requests": {"cpu": "250m"}}), container("spin")))
+    node.admit(mixed("keeper"))
+    node.spawn("idle", "sleep", "sh", "-c", SLEEPERS)
+    node.spawn("idle", "fork", "sh", "-c", FORKER)
+    node.spawn("burst", "sleep", "sh", "-c", SLEEPERS)
+    node.spawn("burst", "spin", "sh", "-c", SPINNER)
+    node.spawn("keeper", "main", "sh", "-c", FORKER)
+    node.spawn("keeper", "side", "sh", "-c", SLEEPERS)
+
+
+def coming_and_going(node: Node, make: Callable[[str], Json], name: str, go_on: Callable[[], bool]) -> int:
+    """Admit, run something, delete, as fast as the node can; how often."""
+    admissions = 0
+    while go_on():
+        node.admit(make(name))
+        admissions += 1
+        for directory in (node.root / f"poduid-{name}/main", node.root / f"poduid-{name}/shared.pool/side"):
+            if directory.exists():
+                join = f"echo $$ >{directory}/cgroup.procs && {SPINNER}"
+                node.processes.append(subprocess.Popen(["sh", "-c", join], stderr=subprocess.DEVNULL))
+        node.delete(name)
+    return admissions
+
+
+@pytest.mark.usefixtures("crowd")
+@pytest.mark.timeout(120 + SAMPLES // 200)
+def test_no_process_is_ever_allowed_on_a_slice_of_another(
+    node: Node, record_property: Callable[[str, Any], None]
+) -> None:
+    makers = (exclusive, mixed, lambda name: exclusive(name, "1"))
+    with subprocess.Popen([*SAMPLER, node.root, str(SAMPLES)], stdout=subprocess.PIPE) as sampler:
+        try:
+            with ThreadPoolExecutor(len(makers)) as pool:
+                going = [
+                    pool.submit(coming_and_going, node, make, f"p{i}", lambda: sampler.poll() is None)
+                    for i, make in enumerate(makers)
+                ]
+            output = sampler.communicate()[0]
+        finally:
+            sampler.kill()
+    counts = overlap.Counts(**json.loads(output))
+    admissions = sum(one.result() for one in going)
+    record_property(
+        "overlap",
+        f"{counts.samples} samples in {counts.rounds} rounds beside {counts.slices} slices"
+        f" ({admissions} admissions; {counts.newborn} looked at twice): {len(counts.violations)} violations",
+    )
+    assert counts.violations == []
+    assert counts.samples >= SAMPLES
+    assert counts.slices > 5, "pods came and went while it looked"
+
+
+@pytest.fixture
+def overlapping() -> Iterator[Path]:
+    """What a node agent would make that starts a slice before the others have left it."""
+    root = MOUNT / "numalet-overlap"
+    slice_, shared = root / "poda/main", root / "besteffort/podb/shared.pool/main"
+    with suppress(FileExistsError):
+        root.mkdir()
+    for leaf in (slice_, shared):
+        leaf.mkdir(parents=True)
+        for above in [*reversed(leaf.relative_to(root).parents)]:
+            (root / above / "cgroup.subtree_control").write_text("+cpuset")
+    (slice_ / "cpuset.cpus").write_text("1")
+    yield root
+    remove_cgroup(root)
+
+
+def test_a_slice_that_others_have_not_left_is_seen(overlapping: Path) -> None:
+    shared = overlapping / "besteffort/podb/shared.pool/main"
+    with subprocess.Popen(["sleep", "60"]) as process:
+        (shared / "cgroup.procs").write_text(str(process.pid))
+        wait_until(lambda: 1 in allowed(process.pid), "it may run on the slice")
+        assert len(overlap.sample(overlapping, 3).violations) == 3
+        (shared / "cpuset.cpus").write_text("0")
+        assert overlap.sample(overlapping, 3).violations == []
+        process.kill()
