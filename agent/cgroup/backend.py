@@ -201,18 +201,25 @@ def apply(
     backend: CgroupBackend,
     ops: Sequence[CgroupOp],
     seen: Callable[[CgroupOp, Mapping[str, str]], None] = _unheard,
-) -> None:
+) -> Mapping[CgroupDir, EnforcementError]:
     """Run ``ops`` in order; stop at the first that fails with `ApplyError`.
 
-    ``seen`` is told of each that is done, with the files that were read back. To undo a part, plan the
-    earlier tree again and apply its difference to what is there now.
+    A memory limit below what is in use is put off, not written: it must not hold up the others. Returned
+    are the cgroups whose limit that is, and why. ``seen`` is told of each operation that is done, with the
+    files that were read back. To undo a part, plan the earlier tree again and apply its difference to what
+    is there now.
     """
+    put_off: dict[CgroupDir, EnforcementError] = {}
     for done, op in enumerate(ops):
         try:
             files = _run(backend, op)
         except EnforcementError as error:
-            raise ApplyError(op, tuple(ops[:done]), error) from error
-        seen(op, files)
+            if (error.code, error.file) != (REFUSED, MEMORY_MAX):
+                raise ApplyError(op, tuple(ops[:done]), error) from error
+            put_off[op.directory] = error
+        else:
+            seen(op, files)
+    return put_off
 
 
 def _run(backend: CgroupBackend, op: CgroupOp) -> Mapping[str, str]:

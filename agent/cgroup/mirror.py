@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.cgroup import layout
-from agent.cgroup.backend import SUBTREE_CONTROL, ApplyError, CgroupBackend, apply
+from agent.cgroup.backend import SUBTREE_CONTROL, ApplyError, CgroupBackend, EnforcementError, apply
 from agent.cgroup.diff import diff
 from agent.cgroup.layout import ROOT, CgroupDir, Kind
 from agent.cgroup.plan import joined
@@ -62,6 +62,8 @@ class Mirror:
     """What was repaired since somebody took them out."""
     strangers: dict[CgroupDir, CpuSet] = field(default_factory=dict)
     """The cgroups with processes of pods that have no part, and the CPUs they were found on."""
+    put_off: Mapping[CgroupDir, EnforcementError] = field(default_factory=dict)
+    """Whose memory limit waits until less is in use; tried again with each `settle`."""
     _seen: dict[CgroupDir, _Dirs] = field(default_factory=dict)
     _doubted: set[CgroupDir] = field(default_factory=set)
     _unsettled: set[CgroupDir] = field(default_factory=set)
@@ -83,7 +85,7 @@ class Mirror:
             fresh = self._look(parts)
             ops = self._ops(parts)
             try:
-                apply(self.backend, ops, self._enter)
+                put_off = apply(self.backend, ops, self._enter)
             except ApplyError as error:
                 group = layout.group_of(error.op.directory)
                 self._distrust(group)
@@ -99,9 +101,11 @@ class Mirror:
                 self._blind = True
                 raise
             else:
-                self._unsettled.clear()
-                self._drifted.clear()
-                return done + len(ops)
+                self.put_off = put_off
+                self._unsettled = {layout.group_of(directory) for directory in put_off}
+                kept = self._drifted.items() if put_off else ()
+                self._drifted = {key: found for key, found in kept if key[0] in put_off}
+                return done + len(ops) - len(put_off)
 
     def suspect(self, groups: Iterable[CgroupDir]) -> None:
         """Let the next `settle` read these groups anew."""

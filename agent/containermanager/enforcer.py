@@ -24,6 +24,7 @@ from agent.cgroup.planner import Planner
 from agent.cgroup.preflight import require
 from agent.cgroup.tree import KernelOffer, ObservedDir
 from agent.cgroup.units import UNLIMITED
+from agent.containermanager.events import EventKind
 from agent.containermanager.hostisolation import Host
 from agent.containermanager.machine import Machine
 from agent.domain.idset import CpuSet
@@ -50,7 +51,8 @@ _NO_KERNEL: Final = KernelOffer(controllers=frozenset(), files=frozenset(), page
 class Enforcer:
     """Keeps one cgroup subtree as the state wants it. ``drift_repairs`` counts by file what others had changed.
 
-    ``tell`` is called with a sentence for each repaired cgroup, and the pod it is of.
+    ``tell`` is called with a sentence for each repaired cgroup, and each whose limit has to wait, and the
+    pod it is of.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class Enforcer:
         cgroups: CgroupBackend,
         host: Host,
         pids_limit: int | None,
-        tell: Callable[[PodUid | None, str], None],
+        tell: Callable[[EventKind, PodUid | None, str], None],
     ) -> None:
         self.machine = machine
         self._tell = tell
@@ -69,6 +71,7 @@ class Enforcer:
         self._planner = Planner()
         self._mirror = Mirror(cgroups)
         self._unread: list[CgroupDir] = []
+        self._told_put_off: frozenset[CgroupDir] = frozenset()
         self.drift_repairs: Counter[str] = Counter()
         self.limit_pids(pids_limit)
 
@@ -100,6 +103,7 @@ class Enforcer:
             done = self._mirror.settle(self._planner.parts, changed)
         finally:
             self._tell_repairs()
+        self._tell_put_off()
         problems = [problem for part in self._planner.parts.values() for problem in part.problems]
         if problems:
             first = min(problems, key=lambda problem: problem.directory.split("/"))
@@ -135,9 +139,17 @@ class Enforcer:
             by_cgroup.setdefault(repair.directory, []).append(found)
         for directory, what in islice(by_cgroup.items(), TOLD_AT_ONCE):
             text = f"cgroup {directory or 'root'} had drifted and was put right: {', '.join(what)}"
-            self._tell(layout.pod_uid_of(directory), text)
+            self._tell(EventKind.DRIFT_REPAIRED, layout.pod_uid_of(directory), text)
         if len(by_cgroup) > TOLD_AT_ONCE:
-            self._tell(None, f"{len(by_cgroup) - TOLD_AT_ONCE} more cgroups had drifted and were put right")
+            text = f"{len(by_cgroup) - TOLD_AT_ONCE} more cgroups had drifted and were put right"
+            self._tell(EventKind.DRIFT_REPAIRED, None, text)
+
+    def _tell_put_off(self) -> None:
+        now = self._mirror.put_off
+        for directory in now.keys() - self._told_put_off:
+            text = f"memory limit put off until less is in use: {now[directory].message}"
+            self._tell(EventKind.LIMIT_PUT_OFF, layout.pod_uid_of(directory), text)
+        self._told_put_off = frozenset(now)
 
     def deviations(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> tuple[str, ...]:
         """A sentence for each thing in the kernel that is not as the state wants it. Raises HostError."""

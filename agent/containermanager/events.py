@@ -39,6 +39,7 @@ class EventKind(Enum):
     UNKNOWN_POD = "UnknownPod"
     UNKNOWN_POD_GONE = "UnknownPodGone"
     DRIFT_REPAIRED = "DriftRepaired"
+    LIMIT_PUT_OFF = "LimitPutOff"
     HOTPLUG = "Hotplug"
     NOT_READY = "NotReady"
     READY = "Ready"
@@ -54,6 +55,7 @@ _WARNINGS: Final = {
     EventKind.DEGRADED,
     EventKind.UNKNOWN_POD,
     EventKind.DRIFT_REPAIRED,
+    EventKind.LIMIT_PUT_OFF,
     *_ERRORS,
 }
 

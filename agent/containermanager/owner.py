@@ -79,7 +79,7 @@ class ContainerManager:
         self._machine = machine
         self._journal = Journal(store=store, settings=machine.settings, now=now)
         self._host = host or LooseHost()
-        self._enforcer = Enforcer(machine, cgroups, self._host, pids_limit, self._tell_drift)
+        self._enforcer = Enforcer(machine, cgroups, self._host, pids_limit, self._tell_of_cgroup)
         self._cgroup_root = cgroup_root
         self._boot_id = boot_id
         self._now = now
@@ -379,9 +379,9 @@ class ContainerManager:
         with self._lock:
             return self._enforce()
 
-    def _tell_drift(self, uid: PodUid | None, text: str) -> None:
+    def _tell_of_cgroup(self, kind: EventKind, uid: PodUid | None, text: str) -> None:
         entry = None if uid is None else self._roster.admitted.get(uid)
-        self.events.add(EventKind.DRIFT_REPAIRED, text, None if entry is None else entry.pod)
+        self.events.add(kind, text, None if entry is None else entry.pod)
 
     def _save(self) -> None:
         self._health.mending(STORAGE_ERROR, lambda: self._journal.save(self._state))

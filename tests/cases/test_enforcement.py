@@ -11,7 +11,8 @@ from agent.cgroup.backend import EnforcementError
 from agent.cgroup.layout import ROOT, CgroupDir, Kind, kind_of
 from agent.cgroup.preflight import preflight, require
 from agent.cgroup.tree import CPUS, MEMS, MakeDir, Observed, RemoveDir, Write
-from agent.containermanager import ContainerManager
+from agent.containermanager import ContainerManager, VerdictKind
+from agent.containermanager.events import EventKind
 from agent.domain.idset import NodeMask
 from agent.domain.pod import PodUid
 from agent.domain.topology import NodeId
@@ -122,18 +123,33 @@ def with_usage(amount: int) -> tuple[Node, ContainerManager]:
     return node, owner
 
 
-def test_f11_a_limit_below_what_is_in_use_is_refused_with_the_figures_and_set_later() -> None:
+def test_f11_a_limit_below_what_is_in_use_is_put_off_with_the_figures_and_set_later() -> None:
     node, owner = with_usage(GIB + 1)
     node.cgroups.log.clear()
-    owner.repair_drift()
+    for _ in range(3):
+        assert owner.repair_drift() == 0
     assert node.cgroups.log == []
     assert node.cgroups.read(MAIN, "memory.max") == "max"
-    (failure,) = owner.snapshot().failures
-    assert f"{GIB + 1} bytes are in use, so the kernel would kill processes" in failure
+    (event,) = (event for event in owner.events.since(0) if event.kind is EventKind.LIMIT_PUT_OFF)
+    assert (event.type, event.pod) == ("Warning", "default/a")
+    assert f"{GIB + 1} bytes are in use, so the kernel would kill processes" in event.text
+    assert owner.deviations() == (f"{MAIN} has memory.max max, wanted {GIB}",)
     node.cgroups.use_memory(MAIN, GIB)
-    owner.repair_drift()
-    assert owner.snapshot().failures == ()
+    assert owner.repair_drift() == 1
+    assert owner.deviations() == ()
+    assert owner.snapshot().drift_repairs == {"memory.max": 1}
     assert unsound(node, owner) == []
+
+
+def test_f11_a_limit_that_is_put_off_holds_nobody_else_up() -> None:
+    node, owner = with_usage(GIB + 1)
+    assert owner.admit(pod("b"), "api").kind is VerdictKind.ADMITTED
+    assert owner.snapshot().failures == ()
+    owner.remove(PodUid("uid-b"), 0)
+    assert [event.kind for event in owner.events.since(0)].count(EventKind.LIMIT_PUT_OFF) == 1
+    owner.remove(PodUid("uid-a"), 0)
+    assert owner.admit(pod("a"), "api").kind is VerdictKind.ADMITTED
+    assert node.cgroups.read(MAIN, "memory.max") == str(GIB)
 
 
 def test_f12_only_what_differs_is_written_however_many_pods_there_are() -> None:
