@@ -84,6 +84,16 @@ class Node:
         self.daemon.send_signal(number)
         return self.daemon.wait(PATIENCE)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let the daemon do nothing in the block."""
+        assert self.daemon is not None
+        self.daemon.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.daemon.send_signal(signal.SIGCONT)
+
     def close(self) -> None:
         """Leave nothing behind: daemon, processes, cgroups."""
         for process in (*self.processes, *filter(None, (self.daemon,))):

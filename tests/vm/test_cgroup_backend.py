@@ -25,7 +25,7 @@ from agent.domain.topology import Topology
 from tests.cgroup.contract import MAIN, POD, BackendContract, open_up
 from tests.cgroup.worlds import World, app, machine, pinned, pod, sidecar
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.matrix]
 
 MOUNT = Path("/sys/fs/cgroup")
 A, B = PodUid("a"), PodUid("b")

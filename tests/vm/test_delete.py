@@ -25,6 +25,7 @@ def big(name: str) -> dict[str, object]:
     )
 
 
+@pytest.mark.matrix
 def test_a_process_that_ends_when_asked_is_not_killed(node: Node) -> None:
     node.admit(big("web"))
     asked = [node.spawn("web", "main", "sh", "-c", POLITE), node.spawn("web", "side", "sh", "-c", POLITE)]

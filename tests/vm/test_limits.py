@@ -26,9 +26,11 @@ from tests.vm.node import (
     wait_until,
 )
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.matrix]
 
 MIB = 1 << 20
+ONLINE = Path("/sys/devices/system/cpu/online")
+NODE1_CPUS = Path("/sys/devices/system/node/node1/cpulist")
 NODE1_PAGES = Path("/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages")
 TOUCH_PAGES = """\
 import mmap, sys
@@ -69,7 +71,7 @@ def test_huge_pages_pull_a_pod_to_their_numa_node_and_bound_it(node: Node) -> No
     huge = pod("huge", container("main", amounts("2", "64Mi", **{"hugepages-2Mi": "8Mi"})))
     held = node.admit(huge)["containers"][0]
     cgroup = Path(held["cgroup"])
-    assert CpuSet.parse(held["cpus"]) <= CpuSet.parse("8-15")
+    assert CpuSet.parse(held["cpus"]) <= CpuSet.parse(text_of(NODE1_CPUS))
     assert text_of(cgroup / "cpuset.mems") == "1"
     for directory in (cgroup, cgroup.parent):
         assert text_of(directory / "hugetlb.2MB.max") == str(8 * MIB)
@@ -133,7 +135,7 @@ def test_burstable_and_best_effort_pods_live_in_their_class_on_the_node_shared_p
     node.admit(pod("burst", burst))
     node.admit(best_effort("idle"))
     slice_ = CpuSet.parse(node.admit(exclusive("fast", "4"))["containers"][0]["cpus"])
-    shared = CpuSet.parse("0-15") - slice_
+    shared = CpuSet.parse(text_of(ONLINE)) - slice_
     burstable, idle = node.root / "burstable/poduid-burst", node.root / "besteffort/poduid-idle"
     assert node.cgroup("burst", "main") == burstable / "shared.pool/main"
     assert node.cgroup("idle", "main") == idle / "shared.pool/main"

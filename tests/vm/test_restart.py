@@ -41,6 +41,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         yield node
 
 
+@pytest.mark.matrix
 def test_a_killed_daemon_takes_over_exactly_what_it_left(node: Node) -> None:
     before, files = seen(node), node.files()
     assert node.end(signal.SIGKILL) == -9

@@ -1,0 +1,116 @@
+"""CPU limits at full load: exclusive containers are never throttled, the others never get more than is left.
+
+What was used is read from cpu.stat, beside the time that passed. A quota lets a CPU overrun by what it took
+from the pool at once (`sched_cfs_bandwidth_slice_us`, 5 ms) and by a tick, and has the next period pay for it;
+emulated CPUs, which the host stops for tens of ms, overrun by as much. `SLACK` covers that at the window's ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from agent.domain.idset import CpuSet
+from tests.vm.node import Json, Node, allowed, amounts, container, pod, running, text_of, wait_until
+
+pytestmark = [pytest.mark.vm, pytest.mark.matrix]
+
+WINDOW: Final = 4.0
+"""Seconds: 40 periods of a quota."""
+SLACK: Final = 1.15
+SPINNER: Final = "while :; do :; done"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """Container scope: what is not exclusive may run anywhere on the node, so quotas alone hold it back."""
+    work = tmp_path_factory.mktemp("quota")
+    with running(work, topologyManagerScope="container", topologyManagerPolicy="best-effort") as node:
+        yield node
+
+
+@pytest.fixture(autouse=True)
+def _no_pod_stays(node: Node) -> Iterator[None]:
+    yield
+    for name in node.pods():
+        node.delete(name)
+
+
+def load(node: Node, name: str, **processes: int) -> None:
+    """Let so many processes spin in each container of a pod."""
+    for one, count in processes.items():
+        for _ in range(count):
+            node.spawn(name, one, "sh", "-c", SPINNER)
+
+
+def cpu_stat(cgroup: Path) -> dict[str, int]:
+    lines = (cgroup / "cpu.stat").read_text().splitlines()
+    return {key: int(value) for key, value in (line.split() for line in lines)}
+
+
+def cpus_used(*cgroups: Path) -> Mapping[Path, float]:
+    """How many CPUs' time each cgroup uses, over a window, from when all of them have begun to run."""
+    wait_until(lambda: all(cpu_stat(one)["usage_usec"] > 100_000 for one in cgroups), "all of them run")
+    began, before = time.monotonic(), [cpu_stat(one)["usage_usec"] for one in cgroups]
+    time.sleep(WINDOW)
+    after = [cpu_stat(one)["usage_usec"] for one in cgroups]
+    passed = time.monotonic() - began
+    return {
+        one: (late - early) / 1e6 / passed for one, early, late in zip(cgroups, before, after, strict=True)
+    }
+
+
+def limited(name: str, cpu: str) -> Json:
+    return container(name, {"requests": {"cpu": "100m"}, "limits": {"cpu": cpu}})
+
+
+def test_the_pods_limit_holds_beside_an_exclusive_container_that_is_never_throttled(node: Node) -> None:
+    """3 CPUs, 2 of them exclusive: the others have 1 together, however many they are and where they run."""
+    main = container("main", amounts("2", "64Mi"))
+    others = [container("one"), container("two"), limited("third", "300m"), limited("fourth", "3")]
+    held = node.admit(pod("web", main, *others, resources=amounts("3", "512Mi")))
+    assert len(CpuSet.parse(held["containers"][0]["cpus"])) == 2
+    load(node, "web", main=2, one=2, two=1, third=1, fourth=1)
+    main_cgroup, pool = node.cgroup("web", "main"), node.root / "poduid-web/shared.pool"
+    assert len(allowed(node.processes[-1].pid)) > 1, "it is not its cpuset that holds it back"
+    used = cpus_used(main_cgroup, pool, pool / "third")
+    assert used[pool] <= 1 * SLACK
+    assert used[pool / "third"] <= 0.3 * SLACK
+    assert cpu_stat(pool)["nr_throttled"] > 0, "they wanted more"
+    assert cpu_stat(main_cgroup)["nr_throttled"] == 0
+    assert text_of(main_cgroup / "cpu.max") == text_of(main_cgroup.parent / "cpu.max") == "max 100000"
+    # Its two CPUs are its own: whatever the others want, they are its to use. Half of it, for emulated CPUs
+    # that the host runs on fewer: the guest's time goes on while they wait.
+    assert used[main_cgroup] >= 1.0
+
+
+def test_a_pod_without_exclusive_containers_keeps_to_its_limit(node: Node) -> None:
+    burst = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "1500m", "memory": "256Mi"}}
+    node.admit(pod("web", container("one"), container("two"), resources=burst))
+    load(node, "web", one=2, two=2)
+    cgroup = node.root / "burstable/poduid-web"
+    assert cpus_used(cgroup)[cgroup] <= 1.5 * SLACK
+    assert cpu_stat(cgroup)["nr_throttled"] > 0, "they wanted more"
+
+
+def test_an_init_container_keeps_to_what_the_sidecars_leave(node: Node) -> None:
+    """3 CPUs, 2 of them a sidecar's: the init container has 1, and the sidecar is never throttled."""
+    helper = container("helper", amounts("2", "64Mi"), restartPolicy="Always")
+    node.admit(
+        pod(
+            "web",
+            container("main"),
+            initContainers=[helper, container("setup")],
+            resources=amounts("3", "512Mi"),
+        )
+    )
+    load(node, "web", helper=2, setup=3)
+    setup, sidecar = node.cgroup("web", "setup"), node.cgroup("web", "helper")
+    used = cpus_used(setup, sidecar)
+    assert used[setup] <= 1 * SLACK
+    assert cpu_stat(setup)["nr_throttled"] > 0, "it wanted more"
+    assert cpu_stat(sidecar)["nr_throttled"] == 0
