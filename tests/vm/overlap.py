@@ -4,9 +4,9 @@ A program of its own, so that it does not wait for whoever makes the pods come a
 
     python -SE overlap.py ROOT SAMPLES
 
-A round is: which slices exist, where may every process run, which slices exist. Only a slice that both
-looks show counts, and it is one from the moment its cgroup has a cpuset: its container may run then.
-So what is counted as a violation was one at the moment the process was looked at.
+A round is: which slices exist, where may every process run. A slice is one from the moment its cgroup has a
+cpuset: its container may run then. A process that may run on another's slice is a violation if the slice is
+still there, the same as before the process was looked at: so it was there at that moment.
 """
 
 from __future__ import annotations
@@ -17,12 +17,25 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
-Slice = tuple[str, int]
-"""The cgroup of an exclusive container and its id, which is never used again."""
-Slices = dict[Slice, frozenset[int]]
-"""The CPUs of each exclusive container."""
+
+@dataclass(frozen=True)
+class Slice:
+    """The CPUs of an exclusive container; ``inode`` is its cgroup's id, which is never used again."""
+
+    cgroup: str
+    inode: int
+    cpus: frozenset[int]
+
+    def is_there(self) -> bool:
+        """Whether it is still this one, with these CPUs."""
+        try:
+            inode = os.stat(self.cgroup).st_ino  # noqa: PTH116 - as everything here: to be quick
+            return inode == self.inode and cpus_of(_read(f"{self.cgroup}/cpuset.cpus")) == self.cpus
+        except OSError:
+            return False
 
 
 @dataclass
@@ -38,27 +51,32 @@ class Counts:
 
 def sample(root: Path, wanted: int) -> Counts:
     """Sample the processes below ``root`` until there are as many samples as wanted."""
-    counts, known, seen = Counts(), frozenset[int](), set[Slice]()
+    counts, known, seen = Counts(), set[int](), set[int]()
     while counts.samples < wanted:
-        before = slices_in(root)
-        allowed = {pid: (cgroup, cpus) for cgroup, pid, cpus in processes_in(root)}
-        after = slices_in(root)
-        stable = {key: cpus for key, cpus in before.items() if after.get(key) == cpus}
-        for pid, (cgroup, cpus) in allowed.items():
-            counts.samples += 1
-            hit = [key for key, theirs in stable.items() if key[0] != cgroup and not cpus.isdisjoint(theirs)]
-            if hit and pid not in known and settles(pid, root, hit[0], stable[hit[0]]):
-                counts.newborn += 1
-            elif hit:
-                counts.violations.append(f"{pid} of {cgroup} may run on {sorted(cpus)}: slices {hit}")
-        seen |= stable.keys()
-        known = frozenset(allowed)
+        slices, cgroups = look(str(root))
+        listed: set[int] = set()
+        for cgroup in cgroups:
+            others = [one for one in slices if one.cgroup != cgroup]
+            forbidden = frozenset(chain.from_iterable(one.cpus for one in others))
+            for pid, cpus in processes_in(cgroup):
+                listed.add(pid)
+                counts.samples += 1
+                hit = [] if forbidden.isdisjoint(cpus) else [one for one in others if one.cpus & cpus]
+                for one in hit:
+                    if not one.is_there():
+                        continue
+                    if pid not in known and settles(pid, one):
+                        counts.newborn += 1
+                    else:
+                        counts.violations.append(f"{pid} of {cgroup} may run on {sorted(cpus)}: {one}")
+        known = listed
+        seen.update(one.inode for one in slices)
         counts.rounds += 1
     counts.slices = len(seen)
     return counts
 
 
-def settles(pid: int, root: Path, key: Slice, theirs: frozenset[int]) -> bool:
+def settles(pid: int, one: Slice) -> bool:
     """Whether a process that was listed for the first time leaves a slice, or that ends, within a second.
 
     The kernel lists a process that is being forked or moved before it has set where that may run:
@@ -67,69 +85,62 @@ def settles(pid: int, root: Path, key: Slice, theirs: frozenset[int]) -> bool:
     deadline = time.monotonic() + 1
     while time.monotonic() < deadline:
         try:
-            if theirs.isdisjoint(os.sched_getaffinity(pid)):
+            if one.cpus.isdisjoint(os.sched_getaffinity(pid)):
                 return True
         except ProcessLookupError:
             return True
-        if slices_in(root).get(key) != theirs:
+        if not one.is_there():
             return True
         time.sleep(0.001)
     return False
 
 
-def slices_in(root: Path) -> Slices:
-    """The exclusive containers that may run."""
-    found: Slices = {}
-    for cgroup in _apart(root):
+def look(root: str) -> tuple[list[Slice], list[str]]:
+    """The exclusive containers that may run, and the cgroups of all containers.
+
+    Exclusive are here those that stand apart: the pods have no init containers.
+    """
+    slices: list[Slice] = []
+    cgroups: list[str] = []
+    classes = (root, f"{root}/burstable", f"{root}/besteffort")
+    pods = [path for one in classes for path, _ in _directories(one) if "/pod" in path]
+    for path, inode in [found for pod in pods for found in _directories(pod)]:
+        if path.endswith("/shared.pool"):
+            cgroups += [container for container, _ in _directories(path)]
+            continue
         try:
-            inode = os.stat(cgroup).st_ino  # noqa: PTH116 - this is the hot path
-            cpus = cpus_of(_read(f"{cgroup}/cpuset.cpus"))
+            cpus = cpus_of(_read(f"{path}/cpuset.cpus"))
         except OSError:
             continue  # removed meanwhile
+        cgroups.append(path)
         if cpus:
-            found[cgroup, inode] = cpus
-    return found
+            slices.append(Slice(path, inode, cpus))
+    return slices, cgroups
 
 
-def processes_in(root: Path) -> Iterator[tuple[str, int, frozenset[int]]]:
-    """Every managed process: its cgroup, its id, and where it may run."""
-    for cgroup in [*_apart(root), *_sharing(root)]:
+def processes_in(cgroup: str) -> Iterator[tuple[int, set[int]]]:
+    """The processes of a cgroup, and where each may run."""
+    try:
+        pids = _read(f"{cgroup}/cgroup.procs").split()
+    except OSError:
+        return  # removed meanwhile
+    for pid in map(int, pids):
         try:
-            pids = _read(f"{cgroup}/cgroup.procs").split()
-        except OSError:
+            yield pid, os.sched_getaffinity(pid)
+        except ProcessLookupError:
             continue
-        for pid in map(int, pids):
-            try:
-                yield cgroup, pid, frozenset(os.sched_getaffinity(pid))
-            except ProcessLookupError:
-                continue
 
 
-def _apart(root: Path) -> list[str]:
-    """Cgroups of containers that stand apart: here the exclusive ones."""
-    return [path for pod in _pods(root) for path in _directories(pod) if not path.endswith("/shared.pool")]
-
-
-def _sharing(root: Path) -> list[str]:
-    pools = [f"{pod}/shared.pool" for pod in _pods(root)]
-    return [path for pool in pools for path in _directories(pool)]
-
-
-def _pods(root: Path) -> list[str]:
-    classes = (str(root), f"{root}/burstable", f"{root}/besteffort")
-    return [path for one in classes for path in _directories(one) if "/pod" in path]
-
-
-def _directories(path: str) -> list[str]:
+def _directories(path: str) -> list[tuple[str, int]]:
     try:
         with os.scandir(path) as entries:
-            return [entry.path for entry in entries if entry.is_dir()]
+            return [(entry.path, entry.inode()) for entry in entries if entry.is_dir()]
     except OSError:
         return []
 
 
 def _read(path: str) -> str:
-    with open(path) as file:  # noqa: PTH123 - this is the hot path
+    with open(path) as file:  # noqa: PTH123
         return file.read()
 
 

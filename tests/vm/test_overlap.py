@@ -33,16 +33,16 @@ from tests.vm.node import (
 
 pytestmark = [pytest.mark.vm, pytest.mark.matrix]
 
-SAMPLES: Final = int(os.environ.get("NUMALET_SAMPLES") or 15_000)
+SAMPLES: Final = int(os.environ.get("NUMALET_SAMPLES") or 6_000)
 SAMPLER: Final = (sys.executable, "-SE", overlap.__file__)
 SLEEPERS: Final = "for i in 1 2 3 4 5 6 7 8; do sleep 3600 & done; wait"
-FORKER: Final = "while :; do /bin/true; /bin/true & wait; done"
+FORKER: Final = "while :; do /bin/true; /bin/true & sleep 0.05; wait; done"
 SPINNER: Final = "while :; do :; done"
 
 
 @pytest.fixture
 def crowd(node: Node) -> None:
-    """Processes that share: in the node shared pool, as burstable and best effort, and in that of a pod."""
+    """Sleep, spin and fork: in the node shared pool, as burstable and best effort, and in a pod of both kinds."""
     node.admit(pod("idle", container("sleep"), container("fork")))
     node.admit(pod("burst", container("sleep", {"requests": {"cpu": "250m"}}), container("spin")))
     node.admit(mixed("keeper"))
@@ -50,8 +50,8 @@ def crowd(node: Node) -> None:
     node.spawn("idle", "fork", "sh", "-c", FORKER)
     node.spawn("burst", "sleep", "sh", "-c", SLEEPERS)
     node.spawn("burst", "spin", "sh", "-c", SPINNER)
-    node.spawn("keeper", "main", "sh", "-c", FORKER)
-    node.spawn("keeper", "side", "sh", "-c", SLEEPERS)
+    node.spawn("keeper", "main", "sh", "-c", SLEEPERS)
+    node.spawn("keeper", "side", "sh", "-c", FORKER)
 
 
 def coming_and_going(node: Node, make: Callable[[str], Json], name: str, go_on: Callable[[], bool]) -> int:
@@ -62,7 +62,7 @@ def coming_and_going(node: Node, make: Callable[[str], Json], name: str, go_on: 
         admissions += 1
         for directory in (node.root / f"poduid-{name}/main", node.root / f"poduid-{name}/shared.pool/side"):
             if directory.exists():
-                join = f"echo $$ >{directory}/cgroup.procs && {SPINNER}"
+                join = f"echo $$ >{directory}/cgroup.procs && exec sleep 3600"
                 node.processes.append(subprocess.Popen(["sh", "-c", join], stderr=subprocess.DEVNULL))
         node.delete(name)
     return admissions
