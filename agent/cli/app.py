@@ -25,7 +25,7 @@ COMMANDS: Final = {
     "exec": ("agent.cli.work", "Run a command inside a container's cgroup."),
     "attach": ("agent.cli.work", "Move a running process into a container's cgroup."),
     "debug": ("agent.cli.work", "Run a command beside a pod, on none of its CPUs."),
-    "check": ("agent.cli.check", "Check that this host is fit for numalet, before the first start."),
+    "check": ("agent.cli.check", "Check that this host is fit for numalet."),
     "topology": ("agent.cli.machine", "Show the machine as numalet sees it."),
     "record": ("agent.cli.machine", "Save the machine's topology to a file."),
     "explain": ("agent.cli.rehearse", "Rehearse one pod and show every step of the decision."),

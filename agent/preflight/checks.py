@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from agent.cgroup.tree import REQUIRED_CONTROLLERS
+from agent.config.model import HostIsolation
 from agent.domain.topology import hugepages_resource
 from agent.explain.words import plural
 from agent.preflight.facts import HostFacts
@@ -260,6 +261,17 @@ def _systemd(facts: HostFacts) -> Iterator[Check]:
         yield _ok("systemd", "runs, and its bus answers")
 
 
+def _isolation(facts: HostFacts) -> Iterator[Check]:
+    mode = facts.configuration.isolation
+    if mode is HostIsolation.NONE:
+        yield _ok("isolation", "none: host processes may use exclusive CPUs, unless hostIsolation is slices")
+    elif not facts.has_systemd or facts.bus_problem:
+        remedy = "hostIsolation: none, or mend systemd: see above"
+        yield _fail("isolation", f"hostIsolation {mode.value} needs systemd and its bus", remedy)
+    else:
+        yield _ok("isolation", f"{mode.value}: host processes are kept off exclusive CPUs")
+
+
 def _state_dir(facts: HostFacts) -> Iterator[Check]:
     found = facts.state_dir
     volatile = (_VOLATILE | _VOLATILE_LAYER).get(found.file_system)
@@ -288,6 +300,7 @@ _CHECKS: Final[tuple[Callable[[HostFacts], Iterator[Check]], ...]] = (
     _conflicts,
     _state_dir,
     _systemd,
+    _isolation,
     _boot_isolation,
     _numa_balancing,
     _huge_pages,

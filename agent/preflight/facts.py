@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.cgroup.backend import Problem
+from agent.config.model import HostIsolation
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
 from agent.domain.topology import Topology
 
@@ -18,6 +19,7 @@ class ConfigurationFacts:
     problems: tuple[str, ...] = ()
     reserved: CpuSet = NO_CPUS
     whole_cores: bool = False
+    isolation: HostIsolation = HostIsolation.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

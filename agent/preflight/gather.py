@@ -8,13 +8,14 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from agent.cgroup.backend import PROCS, SUBTREE_CONTROL
 from agent.cgroup.preflight import mount_of, preflight
 from agent.config.check import machine_problems
-from agent.config.model import Config
+from agent.config.model import Config, HostIsolation
+from agent.containermanager.hostisolation import check_place
 from agent.cpumanager.policy import new_cpu_manager
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
 from agent.domain.topology import Topology
@@ -36,8 +37,6 @@ _SYSTEM_BUS: Final = "run/dbus/system_bus_socket"
 _BUS_SECONDS: Final = 1.0
 _RCU_NOCBS: Final = re.compile(r"(?:^|\s)rcu_nocbs=(\S+)")
 _ESCAPED: Final = re.compile(r"\\(\d{3})")
-_TOP_SLICES: Final = {"system.slice", "user.slice", "init.scope"}
-"""Their CPUs bound what is below them, which is no claim of theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +51,11 @@ class Loaded:
 def gather(root: Path, loaded: Loaded, topology: Topology, own_daemon: int | None) -> HostFacts:
     """Look at the host below ``root``; what cannot be read counts as not told."""
     sysfs = HostSysfs(root)
-    config = loaded.config
+    config, cgroup_root = loaded.config, root / loaded.config.cgroup_root.lstrip("/")
     return HostFacts(
-        configuration=_configuration(loaded, topology),
+        configuration=_configuration(loaded, topology, _misplaced(config, cgroup_root)),
         topology=topology,
-        cgroups=_cgroups(root / config.cgroup_root.lstrip("/")),
+        cgroups=_cgroups(cgroup_root),
         kernel=_kernel(sysfs, topology),
         state_dir=_state_dir(root, Path(config.state_dir), sysfs),
         user=os.geteuid(),
@@ -68,19 +67,33 @@ def gather(root: Path, loaded: Loaded, topology: Topology, own_daemon: int | Non
     )
 
 
-def _configuration(loaded: Loaded, topology: Topology) -> ConfigurationFacts:
+def _configuration(loaded: Loaded, topology: Topology, misplaced: tuple[str, ...]) -> ConfigurationFacts:
     config = loaded.config
     try:
         reserved = new_cpu_manager(config.settings(topology), topology).reserved
     except ConfigError:
         reserved = config.reserved_cpus or NO_CPUS
-    found = machine_problems(config, topology)
+    found = [f"{place}: {text}" for place, text in machine_problems(config, topology)]
     return ConfigurationFacts(
         source=loaded.source,
-        problems=(loaded.problem,) if loaded.problem else tuple(f"{place}: {text}" for place, text in found),
+        problems=(loaded.problem,) if loaded.problem else (*found, *misplaced),
         reserved=reserved,
+        isolation=config.host_isolation,
         whole_cores=config.cpu_options.get("full-pcpus-only") == "true",
     )
+
+
+def _misplaced(config: Config, cgroup_root: Path) -> tuple[str, ...]:
+    """What is wrong with the place of the cgroup root, beside what is confined."""
+    if config.host_isolation is HostIsolation.NONE:
+        return ()
+    try:
+        check_place(PurePosixPath(cgroup_root), PurePosixPath(mount_of(cgroup_root)))
+    except ConfigError as error:
+        return (f"{error.message} ({error.hint})",)
+    except HostError:
+        return ()  # the check of the cgroups says so
+    return ()
 
 
 def _cgroups(root: Path) -> CgroupFacts:
@@ -120,12 +133,17 @@ def _others(mount: Path, own: Path) -> Iterator[Partition]:
         below[:] = sorted(name for name in below if path / name != own)
         if "cpuset" not in _text(path / SUBTREE_CONTROL).split():
             below.clear()
-        if path == mount or "cpuset.cpus" not in files or path.name in _TOP_SLICES:
+        if path == mount or "cpuset.cpus" not in files or _is_slice_of(mount, path):
             continue
         kind = _text(path / "cpuset.cpus.partition") or "member"
         claimed = _text(path / "cpuset.cpus") or _text(path / "cpuset.cpus.exclusive")
         if claimed:
             yield Partition(path=str(path), kind=kind, cpus=CpuSet.parse(claimed))
+
+
+def _is_slice_of(mount: Path, path: Path) -> bool:
+    """Whether it is one of systemd's at the top: its CPUs bound what is below, and are no claim of its own."""
+    return path.parent == mount and (path.suffix == ".slice" or path.name == "init.scope")
 
 
 def _kernel(sysfs: HostSysfs, topology: Topology) -> KernelFacts:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agent.cgroup.backend import Problem
+from agent.config.model import HostIsolation
 from agent.domain.idset import CpuSet, NodeMask
 from agent.domain.topology import CoreId, Topology
 from agent.preflight.checks import Level, check_host
@@ -60,7 +61,7 @@ def with_siblings() -> Topology:
 def test_a_fit_host_has_a_good_line_for_each_subject() -> None:
     found = check_host(FIT)
     assert {one.level for one in found} == {Level.OK}
-    assert len({one.subject for one in found}) == len(found) == 16
+    assert len({one.subject for one in found}) == len(found) == 17
 
 
 UNFIT = {
@@ -139,6 +140,13 @@ UNFIT = {
     "another init system": (
         changed(has_systemd=False, bus_problem="no socket"),
         [("warning", "systemd", "systemd is not the init system")],
+    ),
+    "isolation without systemd": (
+        changed(configuration={"isolation": HostIsolation.SLICES}, has_systemd=False),
+        [
+            ("warning", "systemd", "systemd is not the init system"),
+            ("fail", "isolation", "hostIsolation slices needs systemd and its bus"),
+        ],
     ),
     "no system bus": (
         changed(bus_problem="/run/dbus/system_bus_socket: Connection refused"),
@@ -220,6 +228,10 @@ WELL = {
     "our pods use our huge pages": (
         changed(own_daemon=7, topology=with_huge_pages(), kernel={"huge_pages_free": {(0, 2048): 5}}),
         ("huge pages", "8 hugepages-2Mi on node 0"),
+    ),
+    "isolation": (
+        changed(configuration={"isolation": HostIsolation.SLICES}),
+        ("isolation", "slices: host processes are kept off exclusive CPUs"),
     ),
     "threads": (
         changed(topology=with_siblings()),

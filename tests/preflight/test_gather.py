@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.config import Config
+from agent.config.model import HostIsolation
 from agent.domain.idset import CpuSet, NodeMask
 from agent.domain.topology import NumaNode
 from agent.preflight.facts import HostFacts, Partition
@@ -54,7 +55,7 @@ HOST = {
 }
 
 
-def host(root: Path, files: Mapping[str, str] = HOST, **config: str) -> HostFacts:
+def host(root: Path, files: Mapping[str, str] = HOST, **config: object) -> HostFacts:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -135,9 +136,18 @@ def test_a_host_that_tells_nothing(tmp_path: Path) -> None:
 
 
 def test_a_configuration_that_does_not_fit_the_machine(tmp_path: Path) -> None:
-    found = host(tmp_path, reserved_cpus=CpuSet.parse("0-15"))  # type: ignore[arg-type]
+    found = host(tmp_path, reserved_cpus=CpuSet.parse("0-15"))
     assert found.configuration.reserved == CpuSet.parse("0-15")
     assert host(tmp_path).configuration.reserved == CpuSet.of([0])
+
+
+def test_a_cgroup_root_inside_of_what_is_confined(tmp_path: Path) -> None:
+    inside = f"/{CGROUP}/system.slice/numalet.service"
+    confined = host(tmp_path, cgroup_root=inside, host_isolation=HostIsolation.SLICES)
+    (problem,) = confined.configuration.problems
+    assert "numalet.service is inside system.slice" in problem
+    assert host(tmp_path, cgroup_root=inside).configuration.problems == ()
+    assert host(tmp_path, host_isolation=HostIsolation.SLICES).configuration.problems == ()
 
 
 @pytest.fixture
