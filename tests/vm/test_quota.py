@@ -1,8 +1,9 @@
 """CPU limits at full load: exclusive containers are never throttled, the others never get more than is left.
 
-What was used is read from cpu.stat, beside the time that passed. A quota lets a CPU overrun by what it took
-from the pool at once (`sched_cfs_bandwidth_slice_us`, 5 ms) and by a tick, and has the next period pay for it;
-emulated CPUs, which the host stops for tens of ms, overrun by as much. `SLACK` covers that at the window's ends.
+What was used is read from cpu.stat, beside the time that passed. A CPU may run over its quota, and then pays
+for it in the periods that follow: by what it took from the pool at once (`sched_cfs_bandwidth_slice_us`, 5 ms)
+and by a tick; an emulated one by as long as the host stops it, for the guest's time goes on. So at the end of a
+window each process may be ahead by `OVERRUN`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from tests.vm.node import Json, Node, allowed, amounts, container, pod, running,
 
 pytestmark = [pytest.mark.vm, pytest.mark.matrix]
 
-WINDOW: Final = 4.0
-"""Seconds: 40 periods of a quota."""
-SLACK: Final = 1.15
+WINDOW: Final = 5.0
+"""Seconds: 50 periods of a quota."""
+OVERRUN: Final = 0.2
+"""Seconds; a busy host stops an emulated CPU for that long."""
 SPINNER: Final = "while :; do :; done"
 
 
@@ -64,6 +66,11 @@ def cpus_used(*cgroups: Path) -> Mapping[Path, float]:
     }
 
 
+def most(limit: float, processes: int) -> float:
+    """How many CPUs so many processes may seem to use that share a limit."""
+    return limit + processes * OVERRUN / WINDOW
+
+
 def limited(name: str, cpu: str) -> Json:
     return container(name, {"requests": {"cpu": "100m"}, "limits": {"cpu": cpu}})
 
@@ -78,14 +85,12 @@ def test_the_pods_limit_holds_beside_an_exclusive_container_that_is_never_thrott
     main_cgroup, pool = node.cgroup("web", "main"), node.root / "poduid-web/shared.pool"
     assert len(allowed(node.processes[-1].pid)) > 1, "it is not its cpuset that holds it back"
     used = cpus_used(main_cgroup, pool, pool / "third")
-    assert used[pool] <= 1 * SLACK
-    assert used[pool / "third"] <= 0.3 * SLACK
+    assert used[pool] <= most(1, 5)
+    assert used[pool / "third"] <= most(0.3, 1)
     assert cpu_stat(pool)["nr_throttled"] > 0, "they wanted more"
     assert cpu_stat(main_cgroup)["nr_throttled"] == 0
     assert text_of(main_cgroup / "cpu.max") == text_of(main_cgroup.parent / "cpu.max") == "max 100000"
-    # Its two CPUs are its own: whatever the others want, they are its to use. Half of it, for emulated CPUs
-    # that the host runs on fewer: the guest's time goes on while they wait.
-    assert used[main_cgroup] >= 1.0
+    assert used[main_cgroup] > 1.5, "it has its two CPUs, whatever the others want"
 
 
 def test_a_pod_without_exclusive_containers_keeps_to_its_limit(node: Node) -> None:
@@ -93,7 +98,7 @@ def test_a_pod_without_exclusive_containers_keeps_to_its_limit(node: Node) -> No
     node.admit(pod("web", container("one"), container("two"), resources=burst))
     load(node, "web", one=2, two=2)
     cgroup = node.root / "burstable/poduid-web"
-    assert cpus_used(cgroup)[cgroup] <= 1.5 * SLACK
+    assert cpus_used(cgroup)[cgroup] <= most(1.5, 4)
     assert cpu_stat(cgroup)["nr_throttled"] > 0, "they wanted more"
 
 
@@ -111,6 +116,6 @@ def test_an_init_container_keeps_to_what_the_sidecars_leave(node: Node) -> None:
     load(node, "web", helper=2, setup=3)
     setup, sidecar = node.cgroup("web", "setup"), node.cgroup("web", "helper")
     used = cpus_used(setup, sidecar)
-    assert used[setup] <= 1 * SLACK
+    assert used[setup] <= most(1, 3)
     assert cpu_stat(setup)["nr_throttled"] > 0, "it wanted more"
     assert cpu_stat(sidecar)["nr_throttled"] == 0
