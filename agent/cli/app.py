@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "debug": ("agent.cli.work", "Run a command beside a pod, on none of its CPUs."),
     "check": ("agent.cli.check", "Check that this host is fit for numalet."),
     "topology": ("agent.cli.machine", "Show the machine as numalet sees it."),
+    "gather": ("agent.cli.gather", "Save what is known of the node to one file, for --bundle."),
     "record": ("agent.cli.machine", "Save the machine's topology to a file."),
     "explain": ("agent.cli.rehearse", "Rehearse one pod and show every step of the decision."),
     "plan": ("agent.cli.rehearse", "Rehearse a directory of pods and show who fits."),

@@ -11,7 +11,8 @@ from typing import Any, Final
 import click
 
 from agent.api.client import ControlClient, ControlError
-from agent.cli.common import machine_option, machine_topology, print_json, socket_option
+from agent.cli.common import machine_topology, print_json, socket_option
+from agent.cli.recorded import Recorded, path_of, recorded_options
 from agent.cli.scratch import DEFAULT_CONFIG
 from agent.config.check import machine_problems
 from agent.config.effective import effective
@@ -57,8 +58,8 @@ def config() -> None:
 
 @config.command()
 @_file_argument
-@machine_option
-def check(file: Path | None, machine: Path | None) -> None:
+@recorded_options
+def check(file: Path | None, machine: Recorded | None) -> None:
     """Name every problem of FILE on this machine, with line and way out.
 
     FILE is /etc/numalet/config.yaml if none is named. Exit status: 0 sound, 1 a problem was found.
@@ -67,21 +68,33 @@ def check(file: Path | None, machine: Path | None) -> None:
     numalet config check
     numalet config check config.yaml --machine trading-host.json.xz
     """
-    file = file or DEFAULT_CONFIG
-    raw, topology = file.read_bytes(), machine_topology(machine)
+    name = _named(file, machine) or str(DEFAULT_CONFIG)
+    file = _chosen(file, machine) or DEFAULT_CONFIG
+    raw, topology = file.read_bytes(), machine_topology(path_of(machine))
     try:
-        loaded = load_config(raw, str(file))
+        loaded = load_config(raw, name)
     except ConfigError as error:
         click.echo(error.message)
         click.get_current_context().exit(EXIT_PROBLEMS)
     found = (*machine_problems(loaded, topology), *_no_such_group(loaded, machine))
     if found:
-        click.echo(located(raw, str(file), found))
+        click.echo(located(raw, name, found))
         click.get_current_context().exit(EXIT_PROBLEMS)
-    click.echo(f"{file}: no problem; {_reservation(loaded, topology)}")
+    click.echo(f"{name}: no problem; {_reservation(loaded, topology)}")
 
 
-def _no_such_group(loaded: Config, machine: Path | None) -> Iterator[Problem]:
+def _chosen(file: Path | None, machine: Recorded | None) -> Path | None:
+    return file or (machine.config if machine else None)
+
+
+def _named(file: Path | None, machine: Recorded | None) -> str:
+    """What to call the chosen file; empty if there is none."""
+    if file is None and machine and machine.config:
+        return f"{machine}: {machine.config.name}"
+    return str(file) if file else ""
+
+
+def _no_such_group(loaded: Config, machine: Recorded | None) -> Iterator[Problem]:
     try:
         if loaded.control_group and machine is None:
             grp.getgrnam(loaded.control_group)
@@ -115,10 +128,16 @@ def _made(loaded: Config, topology: Topology) -> Machine:
 )
 @click.option("--default", "defaults", is_flag=True, help="The default file, every key explained.")
 @_format_option
-@machine_option
+@recorded_options
 @socket_option
 def show(
-    *, file: Path | None, worked_out: bool, defaults: bool, form: str, machine: Path | None, socket_path: Path
+    *,
+    file: Path | None,
+    worked_out: bool,
+    defaults: bool,
+    form: str,
+    machine: Recorded | None,
+    socket_path: Path,
 ) -> None:
     """Show the whole configuration: what is stated, the defaults, and what is computed on this machine.
 
@@ -134,7 +153,8 @@ def show(
         return
     shown = _of_daemon(socket_path) if worked_out and not (file or machine) else None
     if shown is None:
-        shown = _of_file(file, machine, worked_out=worked_out)
+        shown = configuration_of(_chosen(file, machine), path_of(machine), worked_out=worked_out)
+        shown["source"] = _named(file, machine) or shown["source"]
     _print(shown, form, _commented(shown))
 
 
@@ -154,7 +174,8 @@ def _of_daemon(socket_path: Path) -> Json | None:
         return None
 
 
-def _of_file(file: Path | None, machine: Path | None, *, worked_out: bool) -> Json:
+def configuration_of(file: Path | None, machine: Path | None, *, worked_out: bool) -> Json:
+    """What a file states, or with ``worked_out`` what it comes to on a machine, and its source."""
     if file is None and machine is None and DEFAULT_CONFIG.exists():
         file = DEFAULT_CONFIG
     loaded = load_config(file.read_bytes(), str(file)) if file else Config()

@@ -6,42 +6,46 @@ from pathlib import Path
 
 import click
 
-from agent.cli.common import machine_option, machine_topology, output_option, print_json, socket_option
+from agent.cli.common import machine_topology, output_option, print_json, socket_option
+from agent.cli.recorded import Recorded, path_of, recorded_options
 from agent.cli.topology import topology_json, topology_text
 
 
 @click.command()
-@machine_option
+@recorded_options
 @click.option(
     "--svg", metavar="FILE", help="Draw it as SVG into FILE (- for standard output): who holds each CPU."
 )
 @click.option("--text", "as_text", is_flag=True, help="Draw it for the terminal: who holds each CPU.")
 @socket_option
 @output_option
-def topology(machine: Path | None, svg: str | None, as_text: bool, socket_path: Path, output: str) -> None:  # noqa: FBT001 - click's flag
+def topology(
+    *, machine: Recorded | None, svg: str | None, as_text: bool, socket_path: Path, output: str
+) -> None:
     """Show CPUs, cores, sockets, caches and NUMA nodes as numalet sees them.
 
-    A picture shows what the daemon has handed out, too, where one answers.
+    A picture shows what the daemon has handed out, too, where one answers, or did for a bundle.
 
     \b
     numalet topology
     numalet topology --text
     numalet topology --svg node.svg
     numalet topology --machine db7.json.xz -o json
+    numalet topology --bundle node7.tar.gz --text
     """
     if sum((svg is not None, as_text, output == "json")) > 1:
         raise click.UsageError("--svg, --text and -o json exclude each other")
     if svg is not None or as_text:
         _draw(machine, svg, socket_path)
         return
-    found = machine_topology(machine)
+    found = machine_topology(path_of(machine))
     if output == "json":
         print_json(topology_json(found))
     else:
         click.echo(topology_text(found), nl=False)
 
 
-def _draw(machine: Path | None, svg: str | None, socket_path: Path) -> None:
+def _draw(machine: Recorded | None, svg: str | None, socket_path: Path) -> None:
     from agent.cli.picture import print_text, taken_picture, write_svg  # noqa: PLC0415 - only for pictures
 
     picture = taken_picture(machine, socket_path)

@@ -11,20 +11,22 @@ import click
 
 from agent.api.client import ControlClient, ControlError
 from agent.cli.common import machine_topology
+from agent.cli.recorded import Recorded, path_of
 from agent.domain.pod import ResourceName
 from agent.domain.topology import CpuId, NodeId, Topology
 from agent.drawing import Holder, Kind, Memory, Picture, bare_picture, text
 from agent.drawing.svg import standalone
 from agent.drawing.text import ASCII, UNICODE
+from agent.errors import NumaletError
 
 Json = dict[str, Any]
 
 
-def taken_picture(machine: Path | None, socket_path: Path) -> Picture:
-    """A recorded machine bare; this one as the daemon holds it, or bare with a note where none answers."""
-    topology = machine_topology(machine)
+def taken_picture(machine: Recorded | None, socket_path: Path) -> Picture:
+    """A recorded machine bare; a bundle's and this one as the daemon holds it, or bare with a note."""
+    topology = machine_topology(path_of(machine))
     if machine is not None:
-        return bare_picture(topology)
+        return _recorded_picture(machine, topology)
     client = ControlClient(socket_path)
     try:
         return held_picture(topology, client.call("GET", "/v1/cpus"), client.call("GET", "/v1/nodes"))
@@ -33,6 +35,18 @@ def taken_picture(machine: Path | None, socket_path: Path) -> Picture:
             raise
         click.echo(f"numalet: {error.message}: the bare machine is drawn", err=True)
         return bare_picture(topology)
+
+
+def _recorded_picture(machine: Recorded, topology: Topology) -> Picture:
+    cpus, nodes = machine.answer("cpus"), machine.answer("nodes")
+    if cpus is None or nodes is None:
+        if machine.root:
+            click.echo(f"numalet: {machine}: no daemon answered there: the bare machine is drawn", err=True)
+        return bare_picture(topology)
+    try:
+        return held_picture(topology, cpus, nodes)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NumaletError(f"{machine}: api/cpus.json or api/nodes.json is not a daemon's answer") from error
 
 
 def held_picture(topology: Topology, cpus: Json, nodes: Json) -> Picture:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from agent.admission import Managers, isolation
 from agent.cli.common import table
+from agent.cli.recorded import Recorded
 from agent.cli.scratch import Rehearsed, Scratch, Unread
 from agent.containermanager.machine import Machine
 from agent.domain.idset import NO_CPUS, NO_NODES, CpuSet, NodeMask, union
@@ -30,7 +30,7 @@ LEVELS: Final = {
 }
 
 
-def header(scratch: Scratch, machine: Path | None) -> str:
+def header(scratch: Scratch, machine: Recorded | None) -> str:
     """Under what was decided: machine, policies, options, gates that are off, reservations, state."""
     topology, settings = scratch.machine.topology, scratch.machine.settings
     counts = f"{plural(len(topology.cpus), 'CPU')}, {plural(len(topology.nodes), 'NUMA node')}"
@@ -261,7 +261,7 @@ def _left(scratch: Scratch) -> Iterator[Json]:
 
 
 def plan_json(
-    scratch: Scratch, planned: Sequence[Rehearsed], problems: Sequence[Unread], machine: Path | None
+    scratch: Scratch, planned: Sequence[Rehearsed], problems: Sequence[Unread], machine: Recorded | None
 ) -> Json:
     """The same as `plan_text`, for programs."""
     return {

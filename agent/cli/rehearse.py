@@ -8,16 +8,17 @@ from pathlib import Path
 
 import click
 
-from agent.cli.common import F, machine_option, output_option, print_json
+from agent.cli.common import F, output_option, print_json
+from agent.cli.recorded import Recorded, recorded_options
 from agent.cli.rehearsal import explained_json, explained_text, header, plan_json, plan_text, settings_json
-from agent.cli.scratch import Rehearsed, Unread, live_node, scratch_node
+from agent.cli.scratch import Rehearsed, Unread, live_node, recorded_node
 from agent.domain.pod import Pod
 from agent.domain.settings import Settings
 from agent.manifest import MAX_BYTES, ManifestError, load_manifests
 
 
 def rehearsal_options(command: F) -> F:
-    """``--machine``, ``--config``, ``--state``, ``-o``."""
+    """``--machine``, ``--bundle``, ``--config``, ``--state``, ``-o``."""
     for option in (
         output_option,
         click.option(
@@ -32,7 +33,7 @@ def rehearsal_options(command: F) -> F:
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="Configuration file (YAML). Without it the defaults hold.",
         ),
-        machine_option,
+        recorded_options,
     ):
         command = option(command)
     return command
@@ -49,21 +50,22 @@ def rehearsal_options(command: F) -> F:
 )
 @rehearsal_options
 def explain(
-    file: Path, machine: Path | None, config_file: Path | None, state_dir: Path | None, output: str
+    file: Path, machine: Recorded | None, config_file: Path | None, state_dir: Path | None, output: str
 ) -> None:
     """Rehearse the pods of a manifest and show every step of the decision; nothing is changed.
 
-    Without --machine and --state this is the live node: the configuration in /etc/numalet and what its
-    pods hold now. A recorded machine is empty. Several pods are tried in order on the same scratch
-    state. Exit status: 0 all admitted, 1 any refused, 2 bad input.
+    Without --machine, --bundle and --state this is the live node: the configuration in /etc/numalet and
+    what its pods hold now. A recorded machine is empty, a bundle has its node's configuration and pods.
+    Several pods are tried in order on the same scratch state. Exit status: 0 all admitted, 1 any refused, 2 bad input.
 
     \b
     numalet explain -f trading.yaml
     numalet explain -f trading.yaml --machine db7.json.xz --config new.yaml -o json
+    numalet explain -f trading.yaml --bundle node7.tar.gz
     """
     if machine is None and state_dir is None:
         config_file, state_dir = live_node(config_file)
-    scratch = scratch_node(machine, config_file, state_dir)
+    scratch = recorded_node(machine, config_file, state_dir)
     raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     pods = load_manifests(raw, file.name, scratch.machine.settings.gates)
     if not pods:
@@ -98,7 +100,7 @@ def explain(
 @rehearsal_options
 def plan(
     files: tuple[Path, ...],
-    machine: Path | None,
+    machine: Recorded | None,
     config_file: Path | None,
     state_dir: Path | None,
     output: str,
@@ -112,7 +114,7 @@ def plan(
     numalet plan -f /etc/numalet/manifests
     numalet plan -f manifests/ --machine db7.json.xz --config node.yaml -o json
     """
-    scratch = scratch_node(machine, config_file, state_dir)
+    scratch = recorded_node(machine, config_file, state_dir)
     head = header(scratch, machine)
     problems: list[Unread] = []
     planned: list[Rehearsed] = []

@@ -9,6 +9,7 @@ from agent.admission import Admitted, Decision, Rejected, adapted, admit
 from agent.checkpoint.codec import decode_cpu, decode_memory, require_policy
 from agent.checkpoint.store import CPU_FILE, MEMORY_FILE
 from agent.cli.common import machine_topology
+from agent.cli.recorded import Recorded, path_of
 from agent.config import Config, load_config
 from agent.containermanager.machine import Machine
 from agent.domain.pod import Pod
@@ -87,6 +88,16 @@ def live_node(config_file: Path | None) -> tuple[Path | None, Path | None]:
     config = load_config(config_file.read_bytes(), str(config_file)) if config_file else Config()
     state_dir = Path(config.state_dir)
     return config_file, state_dir if (state_dir / CPU_FILE).exists() else None
+
+
+def recorded_node(machine: Recorded | None, config_file: Path | None, state_dir: Path | None) -> Scratch:
+    """The node of a bundle, where no other configuration or state is given; else `scratch_node`."""
+    if machine is None or machine.root is None:
+        return scratch_node(path_of(machine), config_file, state_dir)
+    scratch = scratch_node(machine.path, config_file or machine.config, state_dir or machine.state)
+    if state_dir is None and machine.state is not None:
+        scratch.origin = f"{machine}: {plural(len(scratch.state.pods()), 'pod')} there already"
+    return scratch
 
 
 def scratch_node(machine: Path | None, config_file: Path | None, state_dir: Path | None) -> Scratch:

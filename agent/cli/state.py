@@ -12,7 +12,8 @@ from agent.checkpoint.audit import record_differences
 from agent.checkpoint.convert import CPU_VERSIONS, MEMORY_VERSIONS, Converted, convert_cpu, convert_memory
 from agent.checkpoint.podrecord import PodRecord
 from agent.checkpoint.reading import ContainerIds, CpuFile, StoredFile, read_stored
-from agent.cli.common import machine_option, output_option, print_json
+from agent.cli.common import output_option, print_json
+from agent.cli.recorded import Recorded, path_of, recorded_options
 from agent.cli.statefiles import Stored, check_free, read_path, read_pods, replace_file
 from agent.cli.statehost import Host, chosen_config, findings_within
 from agent.cli.statemove import config_option, export_state, import_state, pods_option, tell_losses
@@ -61,27 +62,32 @@ def show(path: Path, pods: tuple[Path, ...], output: str) -> None:
 
 
 @state.command()
-@click.argument("path", type=click.Path(exists=True, path_type=Path))
-@machine_option
+@click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
+@recorded_options
 @click.option("--no-machine", is_flag=True, help="Check the files alone, against no machine.")
 @config_option
-def verify(path: Path, machine: Path | None, no_machine: bool, config_file: Path | None) -> None:  # noqa: FBT001 - a flag is a bool
+def verify(path: Path | None, machine: Recorded | None, no_machine: bool, config_file: Path | None) -> None:  # noqa: FBT001 - a flag is a bool
     """Check PATH, a state file or directory: checksums, invariants, this machine, pod records.
 
-    With a configuration also what is reserved is checked, as the managers do at start. One line per
+    PATH may be left out with --bundle. With a configuration also what is reserved is checked, as the managers do at start. One line per
     finding. Exit status: 0 sound, 1 not, 2 a file cannot be read.
 
     \b
     numalet state verify /var/lib/numalet
     numalet state verify cpu_manager_state --machine db7.json.xz
     numalet state verify backup/ --no-machine
+    numalet state verify --bundle node7.tar.gz
     """
     if no_machine and (machine or config_file):
         raise click.UsageError("--no-machine goes with neither --machine nor --config")
+    if machine:
+        path, config_file = path or machine.state, config_file or machine.config
+    if path is None:
+        raise click.UsageError("name the state with PATH, or a --bundle that holds any")
     stored = read_path(path)
     found = list(findings_within(stored))
     if not found and not no_machine:
-        host = Host.of(machine, chosen_config(config_file, live=machine is None))
+        host = Host.of(path_of(machine), chosen_config(config_file, live=machine is None))
         found += host.findings(stored)
     if stored.numalets:
         found += [("pods", text) for text in record_differences(stored.state, stored.records)]
@@ -90,7 +96,8 @@ def verify(path: Path, machine: Path | None, no_machine: bool, config_file: Path
     _exit_if_unreadable(stored)
     if found:
         raise click.exceptions.Exit(EXIT_UNSOUND)
-    click.echo(f"{path}: sound ({_kinds(stored)})")
+    named = machine if machine and path == machine.state else path
+    click.echo(f"{named}: sound ({_kinds(stored)})")
 
 
 def _kinds(stored: Stored) -> str:

@@ -54,10 +54,14 @@ def record(reader: SysfsReader, name: str) -> RecordedSysfs:
     return RecordedSysfs(name, dict(sorted((recorder.files | empty).items())))
 
 
+def encode_recording(recording: RecordedSysfs) -> bytes:
+    """The recording as a file holds it, not compressed."""
+    return json.dumps({"name": recording.name, "files": recording.files}, indent=0).encode("ascii")
+
+
 def save_recording(recording: RecordedSysfs, path: Path) -> None:
     """Write the recording to ``path``, compressed if it ends in ``.xz``. Raises OSError."""
-    document = {"name": recording.name, "files": recording.files}
-    data = json.dumps(document, indent=0).encode("ascii")
+    data = encode_recording(recording)
     path.write_bytes(lzma.compress(data, preset=9) if path.suffix == ".xz" else data)
 
 
