@@ -18,9 +18,12 @@ FILES = {MANIFEST: b"{}", "machine.json": b"{ }", "state/pods/a.json": b"x" * 70
 Change = Callable[[tarfile.TarInfo], None]
 
 
+def as_is(_member: tarfile.TarInfo) -> None: ...
+
+
 def tarred(path: Path, *members: tuple[str, bytes, Change]) -> Path:
     """A gzipped tar of a manifest and of members that may be changed."""
-    plain = (f"{ROOT}/{MANIFEST}", b"{}", lambda _member: None)
+    plain = (f"{ROOT}/{MANIFEST}", b"{}", as_is)
     with tarfile.open(path, "w:gz") as tar:
         for name, data, change in (plain, *members):
             member = tarfile.TarInfo(name)
@@ -28,9 +31,6 @@ def tarred(path: Path, *members: tuple[str, bytes, Change]) -> Path:
             change(member)
             tar.addfile(member, io.BytesIO(data))
     return path
-
-
-def as_is(_member: tarfile.TarInfo) -> None: ...
 
 
 def linked(kind: bytes) -> Change:
