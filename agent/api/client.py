@@ -51,7 +51,7 @@ class ControlClient:
             return ControlError(
                 0,
                 f"no daemon answers on {self.path}",
-                hint="start one with: numalet run --config FILE (or name its socket with --socket)",
+                hint="start it: systemctl start numalet, or numalet run --config FILE; --socket names another socket",
             )
         if isinstance(error, PermissionError):
             return ControlError(0, f"{self.path}: permission denied", hint="use root")

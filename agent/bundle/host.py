@@ -16,7 +16,7 @@ from agent import __version__
 from agent.bundle.contents import Contents
 from agent.bundle.redaction import kernel_command_line, manifest
 from agent.checkpoint.podrecord import decode_record, encode_record
-from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, PODS
+from agent.checkpoint.store import CPU_FILE, HOST_FILE, MEMORY_FILE, PODS
 from agent.errors import NumaletError, StateError
 from agent.sysfs.reader import SysfsReader
 from agent.sysfs.recorded import encode_recording, record
@@ -75,9 +75,9 @@ def gather_state(into: Contents, root: Path) -> None:
         names = sorted(path.name for path in root.iterdir())
         into.add_json("state/listing.json", f"names, sizes and times in {root}", dict(_listing(root)))
         for name in names:
-            if name.startswith((CPU_FILE, MEMORY_FILE)) and (root / name).is_file():
+            if name.startswith((CPU_FILE, MEMORY_FILE, HOST_FILE)) and (root / name).is_file():
                 with into.lacking(f"state/{name}"):
-                    into.add(f"state/{name}", "a checkpoint, as it is", (root / name).read_bytes())
+                    into.add(f"state/{name}", "a state file, as it is", (root / name).read_bytes())
         if PODS in names:
             _records(into, root / PODS)
 
@@ -112,7 +112,11 @@ def gather_cgroups(into: Contents, root: Path, proc: Path) -> None:
     above = {
         str(parent): _files(parent) for parent in root.parents if (parent / "cgroup.controllers").exists()
     }
-    into.add_json("cgroups-above.json", f"files of the cgroups above {root}", above)
+    beside = {
+        str(path): _value(path) for parent in above for path in sorted(Path(parent).glob("*/cpuset.cpus*"))
+    }
+    about = f"files of the cgroups above {root}, and the CPUs of those beside them"
+    into.add_json("cgroups-above.json", about, {**above, "beside": beside})
     with into.lacking("cgroups.json"):
         root.stat()  # an OSError says what is wrong with it; os.walk tells of none
         found: dict[str, Json] = {}

@@ -23,7 +23,7 @@ _SOURCES: Final[tuple[Labels, ...]] = tuple((r, pool.value) for r in _RESOURCES 
 _KINDS: Final = ("node_exclusive", "pod_exclusive", "pod_shared")
 _BY_SOURCE: Final[Labels] = ("resource_name", "source")
 _BY_BOUNDARY: Final[Labels] = ("scope", "boundary")
-_REASONS: Final = sorted(
+REASONS: Final = sorted(
     {
         TOPOLOGY_AFFINITY_ERROR,
         UNEXPECTED_ADMISSION_ERROR,
@@ -93,7 +93,7 @@ _COUNTED: Final = (
         name=names.REJECTIONS,
         text="Pods that were refused, by reason; one that is handed in again counts again.",
         labels=("reason",),
-        start=tuple((reason,) for reason in _REASONS),
+        start=tuple((reason,) for reason in REASONS),
     ),
 )
 _MILLISECONDS: Final = tuple(0.05 * 2**step for step in range(15))

@@ -42,7 +42,7 @@ def answering(path: Path, answer: bytes) -> threading.Thread:
 def test_no_socket_means_no_daemon(tmp_path: Path) -> None:
     error = failure(tmp_path / "control.sock")
     assert error.message == f"no daemon answers on {tmp_path}/control.sock"
-    assert error.hint.startswith("start one with: numalet run")
+    assert error.hint.startswith("start it: systemctl start numalet")
 
 
 def test_a_dead_socket_means_no_daemon(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_without_a_daemon_the_way_to_start_one_is_told(tmp_path: Path, command: 
     assert (result.status, result.out) == (3, "")
     assert result.err.splitlines() == [
         f"numalet: no daemon answers on {tmp_path}/none",
-        "  start one with: numalet run --config FILE (or name its socket with --socket)",
+        "  start it: systemctl start numalet, or numalet run --config FILE; --socket names another socket",
     ]
 
 

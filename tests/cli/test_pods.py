@@ -110,7 +110,7 @@ def test_without_a_daemon_the_exit_status_and_the_hint_say_so(tmp_path: Path) ->
         assert result.status == 3
         assert result.err == (
             f"numalet: no daemon answers on {tmp_path}/s\n"
-            "  start one with: numalet run --config FILE (or name its socket with --socket)\n"
+            "  start it: systemctl start numalet, or numalet run --config FILE; --socket names another socket\n"
         )
 
 
