@@ -70,6 +70,9 @@ def check(file: Path | None, machine: Recorded | None) -> None:
     """
     name = _named(file, machine) or str(DEFAULT_CONFIG)
     file = _chosen(file, machine) or DEFAULT_CONFIG
+    if not file.exists():
+        way_out = f"name another FILE, or make this one: numalet config default > {file}"
+        raise ConfigError(f"there is no {file}: the defaults hold", hint=way_out)
     raw, topology = file.read_bytes(), machine_topology(path_of(machine))
     try:
         loaded = load_config(raw, name)

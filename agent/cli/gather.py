@@ -58,6 +58,8 @@ def gather(file: Path, config_file: Path | None, force: bool, socket_path: Path)
     numalet explain --bundle node7.tar.gz -f trading.yaml
     """
     check_free([file], force=force)
+    if not file.absolute().parent.is_dir():
+        raise NumaletError(f"{file}: there is no directory {file.absolute().parent}")
     into = Contents()
     root = Path("/")
     client = ControlClient(socket_path, timeout=ANSWER_SECONDS)

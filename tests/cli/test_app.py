@@ -176,3 +176,9 @@ def test_run_refuses_a_bad_metrics_address() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(shell: str) -> None:
     assert "_NUMALET_COMPLETE" in invoke("completion", shell).out
+
+
+def test_a_command_that_is_misspelt_is_guessed_and_nothing_else_is() -> None:
+    assert "Did you mean 'explain'?" in invoke("explian").err
+    assert "Did you mean" not in invoke("qqq").err
+    assert invoke("explian").status == invoke("qqq").status == 2

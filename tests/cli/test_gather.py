@@ -237,3 +237,9 @@ def test_a_machine_and_a_bundle_exclude_each_other(host: Host) -> None:
     done = invoke("topology", "--machine", str(MACHINE), "--bundle", host.bundle())
     assert done.status == 2
     assert "exclude each other" in done.err
+
+
+def test_a_directory_that_is_not_there_is_told_before_anything_is_gathered(host: Host) -> None:
+    done = host.gather(file="nowhere/node.tar.gz")
+    assert done.status == 2
+    assert "there is no directory" in done.err
