@@ -55,19 +55,23 @@ class Recorded:
         return path if path and path.exists() else None
 
 
-def recorded_options(command: F) -> F:
-    """``--machine`` and ``--bundle``; the command gets a `Recorded`, or None, as ``machine``."""
-    bundle = click.option(
+def bundle_option(command: F) -> F:
+    """``--bundle`` alone: a path."""
+    return click.option(
         "--bundle",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="Use the node in a bundle (see: numalet gather): its machine, configuration and pods.",
-    )
+    )(command)
+
+
+def recorded_options(command: F) -> F:
+    """``--machine`` and ``--bundle``; the command gets a `Recorded`, or None, as ``machine``."""
 
     @wraps(command)
     def with_recorded(*args: Any, machine: Path | None, bundle: Path | None, **kwargs: Any) -> Any:
         return command(*args, machine=_recorded(machine, bundle), **kwargs)
 
-    decorated: Callable[..., Any] = machine_option(bundle(with_recorded))
+    decorated: Callable[..., Any] = machine_option(bundle_option(with_recorded))
     return decorated  # type: ignore[return-value]
 
 
@@ -80,11 +84,12 @@ def _recorded(machine: Path | None, bundle: Path | None) -> Recorded | None:
     if machine and bundle:
         raise click.UsageError("--machine and --bundle exclude each other")
     if bundle:
-        return _unpacked(bundle)
+        return unpacked(bundle)
     return Recorded(named=machine, path=machine) if machine else None
 
 
-def _unpacked(bundle: Path) -> Recorded:
+def unpacked(bundle: Path) -> Recorded:
+    """The node in a bundle, until the command ends. Raises NumaletError."""
     from agent.bundle.archive import unpack  # noqa: PLC0415 - only who gives a bundle pays for it
 
     files = unpack(bundle)

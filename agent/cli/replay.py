@@ -14,7 +14,9 @@ from typing import Any, Final
 
 import click
 
+from agent.cli.recorded import bundle_option, unpacked
 from agent.errors import NumaletError
+from agent.explain.words import plural
 from agent.replay.cases import MalformedCaseError, answer, mismatches
 
 SHOWN_CASES: Final = 3
@@ -25,15 +27,14 @@ Json = dict[str, Any]
 
 
 @click.command()
-@click.argument(
-    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@bundle_option
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Write each case's own answer there, one JSON object a line, in input order.",
 )
-def replay(files: tuple[Path, ...], output: Path | None) -> None:
+def replay(files: tuple[Path, ...], bundle: Path | None, output: Path | None) -> None:
     """Decide recorded cases again and compare with the recorded answers.
 
     FILES hold one JSON object a line, {"op", "in", "out"}, plain or gzip: CPU assignments (take),
@@ -41,10 +42,21 @@ def replay(files: tuple[Path, ...], output: Path | None) -> None:
     "out" is answered, not compared. A line that is no case is named, and answered with {"error"}: the
     others are replayed all the same. Exit status 1 if any answer differs, 2 if any line is no case.
 
+    With --bundle instead, the pods held on that node are decided again on it, empty, in the order they
+    came. What differs may be due to pods that were there then and have gone, or to another machine.
+
     \b
     numalet replay history.jsonl.gz
     numalet replay history.jsonl --output answers.jsonl
+    numalet replay --bundle node7.tar.gz
     """
+    if bundle:
+        if files or output:
+            raise click.UsageError("--bundle goes with neither FILES nor --output")
+        _replay_bundle(bundle)
+        return
+    if not files:
+        raise click.UsageError("name FILES, or a --bundle")
     if output and any(output.exists() and output.samefile(file) for file in files):
         raise click.UsageError(f"--output {output} would overwrite the recorded cases")
     tally = _Tally()
@@ -58,6 +70,17 @@ def replay(files: tuple[Path, ...], output: Path | None) -> None:
     if tally.broken:
         raise click.exceptions.Exit(2)
     if tally.matched != tally.recorded:
+        raise click.exceptions.Exit(1)
+
+
+def _replay_bundle(bundle: Path) -> None:
+    from agent.cli.replaynode import replayed  # noqa: PLC0415 - cases need none of it
+
+    same, lines = replayed(unpacked(bundle))
+    for line in lines:
+        click.echo(line)
+    click.echo(f"{same} of {plural(len(lines), 'pod')} decided as held")
+    if same != len(lines):
         raise click.exceptions.Exit(1)
 
 

@@ -104,14 +104,14 @@ def _remembered(records: Sequence[PodRecord]) -> tuple[list[Remembered], list[Da
     refused: list[Damage] = []
     for record in records:
         try:
-            known.append(Remembered(_pod_of(record), record))
+            known.append(Remembered(pod_of(record), record))
         except ManifestError as error:
             text = f"the manifest of pod {record.namespace}/{record.name} is refused now: {error}"
             refused.append(Damage(record_name(record.uid), text))
     return known, refused
 
 
-def _pod_of(record: PodRecord) -> Pod:
+def pod_of(record: PodRecord) -> Pod:
     """The pod as it was admitted: its stored manifest under the gates of then."""
     pod = parse_pod(dict(record.manifest), f"pods/{record.uid}.json", record.gates)
     return replace(pod, uid=record.uid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,10 +44,7 @@ class Host:
         self.owner: ContainerManager = self.node.owner()
         self.owner.admit(parsed(with_a_secret(budgeted("held"))), "held.yaml")
         self.config = Config(state_dir=str(self.state), cgroup_root=str(self.cgroups))
-        for name, data in self.node.store.files.items():
-            path = self.state / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+        self.write_state()
         container = self.cgroups / "poduid-held/main"
         container.mkdir(parents=True)
         (container / "cpuset.cpus").write_text("1-2\n")
@@ -54,6 +52,13 @@ class Host:
         (self.cgroups.parent / "cgroup.controllers").write_text("cpu memory\n")
         self.config_file = root / "config.yaml"
         self.config_file.write_text(f"# {HUSH}\n{yaml_text(dump(self.config))}")
+
+    def write_state(self) -> None:
+        shutil.rmtree(self.state, ignore_errors=True)
+        for name, data in self.node.store.files.items():
+            path = self.state / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
 
     def gather(self, *arguments: str, file: str = "node.tar.gz") -> Result:
         """On this machine, with the node's directories."""
@@ -243,3 +248,34 @@ def test_a_directory_that_is_not_there_is_told_before_anything_is_gathered(host:
     done = host.gather(file="nowhere/node.tar.gz")
     assert done.status == 2
     assert "there is no directory" in done.err
+
+
+def test_replay_decides_the_pods_of_a_bundle_again_in_the_order_they_came(host: Host) -> None:
+    for name in ("second", "third"):
+        host.owner.admit(parsed(manifest(name)), "more.yaml")
+    host.write_state()
+    same = invoke("replay", "--bundle", host.bundle())
+    assert (same.status, same.err) == (0, "")
+    assert [line.split(":")[0] for line in same.out.splitlines()] == [
+        "same pod default/held",
+        "same pod default/second",
+        "same pod default/third",
+        "3 of 3 pods decided as held",
+    ]
+    host.owner.remove(parsed(manifest("second")).uid, 0)
+    host.write_state()
+    after = invoke("replay", "--bundle", host.bundle())
+    assert after.status == 1
+    assert "differs pod default/third: " in after.out
+    assert after.out.endswith("1 of 2 pods decided as held\n")
+
+
+def test_replay_takes_cases_or_a_bundle(host: Host) -> None:
+    assert "name FILES, or a --bundle" in invoke("replay").err
+    assert "goes with neither" in invoke("replay", "--bundle", host.bundle(), str(MACHINE)).err
+    stateless = Contents()
+    gather_machine(stateless, load_recording(MACHINE))
+    path = host.root / "stateless.tar.gz"
+    path.write_bytes(pack({MANIFEST: b"{}", **stateless.files}, 0))
+    done = invoke("replay", "--bundle", str(path))
+    assert (done.status, done.err.splitlines()[0]) == (2, f"numalet: {path}: holds no state")
