@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from agent.bundle.archive import MAX_MEMBERS, MAX_TOTAL
 from agent.bundle.redaction import RULES
 from agent.errors import NumaletError
 
-MAX_FILE: Final = 16 << 20
+MAX_FILE: Final = 64 << 20
 """Bytes of one file; of a longer text the end is kept, anything else is left out."""
+MAX_CONTENT: Final = MAX_TOTAL - (32 << 20)
+"""Bytes of all files; what is left of a bundle's size is for the archive itself and its manifest."""
 VERSION: Final = 1
 
 
@@ -23,13 +26,18 @@ class Contents:
     files: dict[str, bytes] = field(default_factory=dict)
     about: dict[str, str] = field(default_factory=dict)
     missing: list[tuple[str, str]] = field(default_factory=list)
+    size: int = 0
 
     def add(self, name: str, about: str, data: bytes) -> None:
         """Add a file as it is, unless it is too large."""
         if len(data) > MAX_FILE:
-            self.lack(name, f"{len(data)} bytes are more than a bundle takes ({MAX_FILE})")
+            self.lack(name, f"{len(data)} bytes are more than a file may have ({MAX_FILE})")
+            return
+        if self.size + len(data) > MAX_CONTENT or len(self.files) + 1 >= MAX_MEMBERS:
+            self.lack(name, "the bundle is full")
             return
         self.files[name], self.about[name] = data, about
+        self.size += len(data)
 
     def add_json(self, name: str, about: str, value: Any) -> None:
         """Add a JSON value."""

@@ -36,12 +36,10 @@ def gather_api(into: Contents, client: ControlClient) -> None:
         with into.lacking(f"api/{name}.json"):
             found[name] = client.call("GET", f"/v1/{name}")
             into.add_json(f"api/{name}.json", about, found[name])
-    described: Json = {}
     for pod in found.get("pods", {}).get("pods", ()):
         full_name = f"{pod['namespace']}/{pod['name']}"
-        with into.lacking(f"api/describe.json: {full_name}"):
+        name = f"api/pods/{pod['namespace']}.{pod['name']}.json"
+        with into.lacking(name):
+            about = f"{full_name}: what it holds, why, and each cgroup file as wanted and as it is"
             target = f"{quote(pod['namespace'], safe='')}/{quote(pod['name'], safe='')}"
-            described[full_name] = client.call("GET", f"/v1/pods/{target}")
-    if described:
-        about = "each pod: what it holds, why, and each cgroup file as wanted and as it is"
-        into.add_json("api/describe.json", about, described)
+            into.add_json(name, about, client.call("GET", f"/v1/pods/{target}"))

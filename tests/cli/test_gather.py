@@ -105,9 +105,9 @@ def test_with_a_daemon_everything_is_in_the_bundle(daemon: Host) -> None:
         "machine.json", "versions.json", "config.yaml", "config.json", "cgroups.json", "cgroups-above.json",
         "processes.json", "state/listing.json", f"state/{CPU_FILE}", "state/memory_manager_state",
         "state/pods/uid-held.json", "api/status.json", "api/pods.json", "api/cpus.json", "api/nodes.json",
-        "api/events.json", "api/deviations.json", "api/describe.json",
+        "api/events.json", "api/deviations.json", "api/pods/default.held.json",
     } <= files.keys()  # fmt: skip
-    described = json.loads(files["api/describe.json"])["default/held"]
+    described = json.loads(files["api/pods/default.held.json"])
     assert described["trace"]
     assert [container["name"] for container in described["containers"]] == ["main", "helper"]
     cgroups = json.loads(files["cgroups.json"])["cgroups"]
