@@ -19,7 +19,7 @@ from agent.cgroup.diff import deviations
 from agent.cgroup.facts import CgroupSettings, Facts, Isolations, container_dir
 from agent.cgroup.layout import ROOT, CgroupDir
 from agent.cgroup.mirror import REMOVED, Mirror
-from agent.cgroup.plan import plan
+from agent.cgroup.plan import plan, plan_pod
 from agent.cgroup.planner import Planner
 from agent.cgroup.preflight import require
 from agent.cgroup.tree import KernelOffer, ObservedDir
@@ -156,10 +156,11 @@ class Enforcer:
         return deviations(plan(self._facts(state, pods)), self._cgroups.observe())
 
     def compared(
-        self, state: NodeState, pods: Mapping[PodUid, Pod], directories: Iterable[CgroupDir]
+        self, state: NodeState, pod: Pod, directories: Iterable[CgroupDir]
     ) -> Mapping[CgroupDir, tuple[Compared, ...]]:
-        """What is wanted of some cgroups, and what the kernel has. Raises HostError."""
-        wanted, observed = plan(self._facts(state, pods)).dirs, self._cgroups.observe().dirs
+        """What is wanted of some of a pod's cgroups, and what the kernel has. Raises HostError."""
+        wanted = plan_pod(self._facts(state, {pod.uid: pod}), pod).dirs
+        observed = self._cgroups.observe(layout.pod_dir(pod.uid, qos_class(pod))).dirs
         nothing = ObservedDir()
         return {
             directory: tuple(compared(wanted[directory], observed.get(directory, nothing)))

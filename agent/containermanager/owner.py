@@ -534,7 +534,7 @@ class ContainerManager:
             if admitted is None:
                 return {}
             directories = (pod_dir(uid, qos_class(admitted.pod)), *admitted.directories.values())
-            return self._enforcer.compared(self._state, self._roster.pods(), directories)
+            return self._enforcer.compared(self._state, admitted.pod, directories)
 
     def deviations(self) -> tuple[str, ...]:
         """What the kernel has otherwise than decided, a sentence each. Raises HostError."""
