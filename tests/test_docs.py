@@ -19,7 +19,7 @@ from tests.docs import ANY, File, Shell, as_printed, leads_somewhere, links, ste
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 SHOWN = [page for page in PAGES if "```console\n" in page.read_text()]
 
 

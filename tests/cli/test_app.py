@@ -179,6 +179,6 @@ def test_completion_scripts(shell: str) -> None:
 
 
 def test_a_command_that_is_misspelt_is_guessed_and_nothing_else_is() -> None:
-    assert "Did you mean 'explain'?" in invoke("explian").err
+    assert "Did you mean 'explain'?" in invoke("explainn").err
     assert "Did you mean" not in invoke("qqq").err
-    assert invoke("explian").status == invoke("qqq").status == 2
+    assert invoke("explainn").status == invoke("qqq").status == 2
