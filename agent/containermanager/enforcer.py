@@ -110,7 +110,7 @@ class Enforcer:
             raise HostError(f"{first.directory}: {first.reason}")
         self._host.settle(everything, held)
         for repair in self._host.repairs():
-            self._tell(None, repair)
+            self._tell(EventKind.DRIFT_REPAIRED, None, repair)
         return done
 
     def suspect(self) -> None:
