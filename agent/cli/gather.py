@@ -23,7 +23,7 @@ from agent.checkpoint.files import PRIVATE_FILE
 from agent.cli.common import socket_option
 from agent.cli.config import configuration_of
 from agent.cli.scratch import DEFAULT_CONFIG
-from agent.cli.statefiles import check_free, replace_file
+from agent.cli.statefiles import check_free
 from agent.config import Config, load_config
 from agent.errors import NumaletError
 from agent.explain.words import plural
@@ -114,9 +114,16 @@ def _write(file: Path, into: Contents, *, force: bool) -> None:
         into.lack(json.dumps(name), "its name cannot be one in a bundle")
     manifest = into.manifest(now.strftime("%Y-%m-%dT%H:%M:%SZ"), __version__)
     data = pack({MANIFEST: manifest, **into.files}, int(now.timestamp()))
-    if force:
-        replace_file(file, data)
-        return
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE_FILE)
-    with os.fdopen(descriptor, "wb") as out:
-        out.write(data)
+    _create(file.with_name(f".{file.name}.{os.getpid()}") if force else file, data, file)
+
+
+def _create(path: Path, data: bytes, file: Path) -> None:
+    """Write a new file, never through one that is there (it may be a stranger's), and name it ``file``."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(data)
+        path.replace(file)
+    except OSError:
+        path.unlink()
+        raise

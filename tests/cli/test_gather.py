@@ -150,6 +150,8 @@ def test_a_file_is_replaced_only_with_force(host: Host) -> None:
     assert file.read_text() == "precious"
     assert host.gather("--force").status == 0
     assert MANIFEST in unpack(file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in host.root.iterdir() if "node.tar" in path.name] == ["node.tar.gz"]
 
 
 def test_a_configuration_that_is_wrong_is_told_and_the_rest_is_gathered(host: Host) -> None:
