@@ -31,7 +31,7 @@ def rehearsal_options(command: F) -> F:
             "--config",
             "config_file",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="Configuration file (YAML). Without it the defaults hold.",
+            help="Configuration file (YAML) [default: this host's, a bundle's, or with --machine the defaults].",
         ),
         recorded_options,
     ):
@@ -54,7 +54,7 @@ def explain(
 ) -> None:
     """Rehearse the pods of a manifest and show every step of the decision; nothing is changed.
 
-    Without --machine, --bundle and --state this is the live node: the configuration in /etc/numalet and
+    Without --machine and --bundle this is the live node: the configuration in /etc/numalet and
     what its pods hold now. A recorded machine is empty, a bundle has its node's configuration and pods.
     Several pods are tried in order on the same scratch state. Exit status: 0 all admitted, 1 any refused, 2 bad input.
 
@@ -63,8 +63,9 @@ def explain(
     numalet explain -f trading.yaml --machine db7.json.xz --config new.yaml -o json
     numalet explain -f trading.yaml --bundle node7.tar.gz
     """
-    if machine is None and state_dir is None:
-        config_file, state_dir = live_node(config_file)
+    if machine is None:
+        config_file, held = live_node(config_file)
+        state_dir = state_dir or held
     scratch = recorded_node(machine, config_file, state_dir)
     raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     pods = load_manifests(raw, file.name, scratch.machine.settings.gates)
@@ -107,13 +108,17 @@ def plan(
 ) -> None:
     """Admit a whole set of pods in order on a scratch state; show who fits and what remains.
 
-    The files of a directory are taken in the order of their names, as the daemon takes them. Exit
-    status: 0 all admitted, 1 any pod refused or file unreadable, 2 nothing could be planned.
+    The files of a directory are taken in the order of their names, as the daemon takes them. It begins
+    with an empty node, under the configuration in /etc/numalet unless another is given; --state and
+    --bundle begin with what pods hold there. Exit status: 0 all admitted, 1 any pod refused or file
+    unreadable, 2 nothing could be planned.
 
     \b
     numalet plan -f /etc/numalet/manifests
     numalet plan -f manifests/ --machine db7.json.xz --config node.yaml -o json
     """
+    if machine is None:
+        config_file, _ = live_node(config_file)
     scratch = recorded_node(machine, config_file, state_dir)
     head = header(scratch, machine)
     problems: list[Unread] = []

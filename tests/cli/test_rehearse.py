@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner, Result
 
+import agent.cli.scratch
 from agent.checkpoint.codec import encode_cpu, encode_memory
 from agent.cli.app import numalet
 from agent.cli.scratch import live_node
@@ -286,3 +287,23 @@ def test_without_a_machine_the_live_node_is_the_configured_one_with_what_its_pod
     assert live_node(config) == (config, state)
     config.write_text(f"stateDir: {tmp_path / 'none'}\n")
     assert live_node(config) == (config, None)
+
+
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_on_this_host_its_own_configuration_holds_and_another_one_may_be_tried(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = tmp_path / "config.yaml", tmp_path / "other.yaml"
+    own.write_text(f"topologyManagerPolicy: best-effort\nstateDir: {tmp_path}/state\n")
+    other.write_text(f"topologyManagerPolicy: single-numa-node\nstateDir: {tmp_path}/state\n")
+    monkeypatch.setattr(agent.cli.scratch, "DEFAULT_CONFIG", own)
+    file = manifest(tmp_path, "small", 1)
+
+    def policy(*options: str) -> str:
+        done = CliRunner().invoke(numalet, [command, "-f", str(file), "-o", "json", *options])
+        found: str = json.loads(done.stdout)["settings"]["topologyManagerPolicy"]
+        return found
+
+    assert policy() == "best-effort"
+    assert policy("--config", str(other)) == "single-numa-node"
+    assert policy("--machine", str(MACHINE)) == "restricted"
