@@ -8,10 +8,11 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.metadata import distribution, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Final
 
+import agent
 from agent import __version__
 from agent.bundle.contents import Contents
 from agent.bundle.redaction import kernel_command_line, manifest
@@ -46,7 +47,7 @@ def gather_versions(into: Contents, root: Path) -> None:
         "numalet": __version__,
         "python": platform.python_version(),
         "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "packages": {name: version(name) for name in sorted(_requirements())},
+        "packages": _packages(),
         "euid": os.geteuid(),
     }
     for key, path in (
@@ -63,10 +64,10 @@ def gather_versions(into: Contents, root: Path) -> None:
     )
 
 
-def _requirements() -> Iterator[str]:
-    for line in distribution("numalet").requires or ():
-        if "extra ==" not in line:
-            yield line.split(";")[0].split("<")[0].split(">")[0].split("=")[0].strip()
+def _packages() -> dict[str, str]:
+    """What is installed where numalet's own code is; nothing where that is no installation."""
+    place = str(Path(agent.__file__).parents[1])
+    return dict(sorted((found.name, found.version) for found in distributions(path=[place])))
 
 
 def gather_state(into: Contents, root: Path) -> None:

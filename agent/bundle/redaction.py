@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ RULES: Final = (
 
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 _OURS: Final = "numalet"
+_WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
+_FOR_INIT: Final = "--"
 _PARAMETERS: Final = (
     "cgroup", "default_hugepagesz", "housekeeping", "hugepages", "hugepagesz", "idle", "intel_idle", "irqaffinity",
     "isolcpus", "kthread_cpus", "maxcpus", "mem", "mitigations", "nohz", "nosmp", "nosmt", "nr_cpus", "numa",
@@ -75,8 +78,14 @@ def _is_ours(annotation: str) -> bool:
 
 
 def kernel_command_line(text: str) -> str:
-    """The kernel's parameters, the values only of those that concern CPUs, memory and cgroups."""
-    return " ".join(_parameter(word) for word in text.split())
+    """The kernel's parameters, the values only of those that concern CPUs, memory and cgroups.
+
+    See kernel-parameters in the kernel's documentation: a value with blanks is quoted, what follows ``--`` is init's.
+    """
+    words = _WORD.findall(text)
+    ours = words[: words.index(_FOR_INIT)] if _FOR_INIT in words else words
+    rest = [_FOR_INIT, REDACTED] if len(ours) < len(words) else []
+    return " ".join((*map(_parameter, ours), *rest))
 
 
 def _parameter(word: str) -> str:

@@ -43,15 +43,20 @@ def check(config_file: Path | None, output: str) -> None:
     numalet check --config config.yaml
     numalet check -o json | jq -r '.checks[] | select(.level != "ok") | .text'
     """
-    loaded = _loaded(config_file)
-    facts = gather(Path("/"), loaded, machine_topology(None), _daemon_pid(loaded.config))
-    found = check_host(facts)
+    found = checked(config_file)
     if output == "json":
-        print_json({"checks": [_as_json(one) for one in found]})
+        print_json(as_json(found))
     else:
         click.echo("\n".join(_lines(found)))
     if any(one.level is Level.FAIL for one in found):
         raise click.exceptions.Exit(1)
+
+
+def checked(config_file: Path | None) -> tuple[Check, ...]:
+    """What `numalet check` finds on this host. Raises HostError where it has no CPU."""
+    loaded = _loaded(config_file)
+    facts = gather(Path("/"), loaded, machine_topology(None), _daemon_pid(loaded.config))
+    return tuple(check_host(facts))
 
 
 def _loaded(file: Path | None) -> Loaded:
@@ -82,5 +87,11 @@ def _lines(found: Sequence[Check]) -> list[str]:
     ]
 
 
-def _as_json(one: Check) -> dict[str, str]:
-    return {"subject": one.subject, "level": one.level.value, "text": one.text, "remedy": one.remedy}
+def as_json(found: Sequence[Check]) -> dict[str, list[dict[str, str]]]:
+    """The same for programs."""
+    return {
+        "checks": [
+            {"subject": one.subject, "level": one.level.value, "text": one.text, "remedy": one.remedy}
+            for one in found
+        ]
+    }

@@ -20,6 +20,7 @@ from agent.bundle.contents import Contents
 from agent.bundle.daemon import answers_to, gather_api
 from agent.bundle.host import gather_cgroups, gather_journal, gather_machine, gather_state, gather_versions
 from agent.checkpoint.files import PRIVATE_FILE
+from agent.cli.check import as_json, checked
 from agent.cli.common import socket_option
 from agent.cli.config import configuration_of
 from agent.cli.scratch import DEFAULT_CONFIG
@@ -76,12 +77,18 @@ def gather(file: Path, config_file: Path | None, force: bool, socket_path: Path)
 def _steps(into: Contents, root: Path, client: ControlClient, config_file: Path | None) -> Steps:
     yield "machine", lambda: gather_machine(into, HostSysfs(root))
     yield "versions", lambda: gather_versions(into, root)
+    yield "fitness of the host", lambda: _gather_check(into, config_file)
     answered, config = _configuration(into, client, config_file)
     if answered:
         yield "daemon", lambda: gather_api(into, client)
     yield "state", lambda: gather_state(into, Path(config.state_dir))
     yield "cgroups", lambda: gather_cgroups(into, Path(config.cgroup_root), root / "proc")
     yield "journal", lambda: gather_journal(into)
+
+
+def _gather_check(into: Contents, config_file: Path | None) -> None:
+    with into.lacking("check.json"):
+        into.add_json("check.json", "what numalet check says of this host", as_json(checked(config_file)))
 
 
 def _configuration(into: Contents, client: ControlClient, file: Path | None) -> tuple[bool, Config]:

@@ -76,8 +76,11 @@ def test_a_manifest_of_any_shape_is_redacted() -> None:
 
 
 def test_of_the_kernels_parameters_those_that_matter_keep_their_values() -> None:
-    text = f"root=UUID=1 isolcpus=2-7 nohz_full=2-7 quiet rd.luks.key={HUSH} systemd.unified_cgroup_hierarchy=1\n"
+    text = (
+        f'root=UUID=1 isolcpus=2-7 nohz_full=2-7 quiet rd.luks.key={HUSH} dyndbg="file {HUSH} +p" "x=a {HUSH}"'
+        f" systemd.unified_cgroup_hierarchy=1 -- --password {HUSH} isolcpus={HUSH}\n"
+    )
     assert kernel_command_line(text) == (
-        f"root={REDACTED} isolcpus=2-7 nohz_full=2-7 quiet rd.luks.key={REDACTED}"
-        " systemd.unified_cgroup_hierarchy=1"
+        f"root={REDACTED} isolcpus=2-7 nohz_full=2-7 quiet rd.luks.key={REDACTED} dyndbg={REDACTED}"
+        f' "x={REDACTED} systemd.unified_cgroup_hierarchy=1 -- {REDACTED}'
     )

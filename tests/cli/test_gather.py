@@ -102,11 +102,12 @@ def test_with_a_daemon_everything_is_in_the_bundle(daemon: Host) -> None:
     assert done.status == 0, done.err
     files = unpack(daemon.root / "node.tar.gz")
     assert {
-        "machine.json", "versions.json", "config.yaml", "config.json", "cgroups.json", "cgroups-above.json",
+        "machine.json", "versions.json", "check.json", "config.yaml", "config.json", "cgroups.json", "cgroups-above.json",
         "processes.json", "state/listing.json", f"state/{CPU_FILE}", "state/memory_manager_state",
         "state/pods/uid-held.json", "api/status.json", "api/pods.json", "api/cpus.json", "api/nodes.json",
         "api/events.json", "api/deviations.json", "api/pods/default.held.json",
     } <= files.keys()  # fmt: skip
+    assert "cgroups" in {check["subject"] for check in json.loads(files["check.json"])["checks"]}
     described = json.loads(files["api/pods/default.held.json"])
     assert described["trace"]
     assert [container["name"] for container in described["containers"]] == ["main", "helper"]
