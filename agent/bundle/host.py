@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import distributions
 from pathlib import Path
@@ -28,6 +29,8 @@ JOURNAL_SECONDS: Final = 20
 MAX_CGROUPS: Final = 20_000
 MAX_VALUE: Final = 64 << 10
 MAX_PROCESSES: Final = 20_000
+_READABLE: Final = 0o444
+"""Some files of cgroups are only written: cgroup.kill, memory.reclaim."""
 _TASKS: Final = {"cgroup.procs", "cgroup.threads"}
 _ALLOWED: Final = ("Cpus_allowed_list", "Mems_allowed_list")
 
@@ -128,8 +131,9 @@ def gather_cgroups(into: Contents, root: Path, proc: Path) -> None:
                 break
             below.sort()
             place = os.path.relpath(directory, root)
-            found[place] = _files(Path(directory))
-            tasks[place] = _value(Path(directory, "cgroup.procs")).split()
+            with suppress(FileNotFoundError):  # it went meanwhile
+                found[place] = _files(Path(directory))
+                tasks[place] = _value(Path(directory, "cgroup.procs")).split()
         into.add_json(
             "cgroups.json", f"files of each cgroup below {root}", {"root": str(root), "cgroups": found}
         )
@@ -139,7 +143,8 @@ def gather_cgroups(into: Contents, root: Path, proc: Path) -> None:
 
 
 def _files(cgroup: Path) -> Json:
-    names = (entry.name for entry in os.scandir(cgroup) if entry.is_file(follow_symlinks=False))
+    entries = (entry for entry in os.scandir(cgroup) if entry.is_file(follow_symlinks=False))
+    names = [entry.name for entry in entries if entry.stat().st_mode & _READABLE]
     return {name: _value(cgroup / name) for name in sorted(names) if name not in _TASKS}
 
 
