@@ -80,6 +80,14 @@ class Installed:
         """All pods by name."""
         return {pod["name"]: pod for pod in self.client.call("GET", "/v1/pods")["pods"]}
 
+    def held(self) -> dict[str, tuple[str, Json, str]]:
+        """What each container was given, and its cgroup."""
+        return {
+            f"{pod}/{container['name']}": (container["cpus"], container["memory"], container["cgroup"])
+            for pod, told in self.pods().items()
+            for container in told["containers"]
+        }
+
     def run(self, pod: str, container: str) -> int:
         """Run a process in a container, as users do; its id."""
         command = [COMMAND, "exec", pod, container, "--", "sleep", "900"]
@@ -148,12 +156,12 @@ def test_pods_come_by_command_and_by_directory_and_have_real_processes(installed
     Path("/run/quiet.yaml").unlink()
     for pod, container in (("web", "main"), ("web", "side"), ("quiet", "main")):
         pid = installed.run(pod, container)
-        (home,) = (c["cgroup"] for c in installed.pods()[pod]["containers"] if c["name"] == container)
-        assert str(allowed(pid)) == text_of(Path(home, "cpuset.cpus.effective"))
+        cgroup = Path(installed.held()[f"{pod}/{container}"][2])
+        assert str(allowed(pid)) == text_of(cgroup / "cpuset.cpus.effective")
 
 
 def test_a_reload_an_end_by_sigkill_and_a_hang_are_nothing_to_a_pod(installed: Installed) -> None:
-    pods, placed, first = installed.pods(), installed.placed(), installed.show("MainPID")
+    held, placed, first = installed.held(), installed.placed(), installed.show("MainPID")
     config = Path("/etc/numalet/config.yaml")
     shipped = config.read_text()
     config.write_text(shipped + "\npodPidsLimit: 321\n")
@@ -165,36 +173,33 @@ def test_a_reload_an_end_by_sigkill_and_a_hang_are_nothing_to_a_pod(installed: I
     systemctl("kill", "--signal=KILL", UNIT)
     wait_until(lambda: installed.restarted(first), "systemd starts another", every=0.5)
     second = installed.show("MainPID")
-    assert (installed.pods(), installed.placed()) == (pods, placed)
+    assert (installed.held(), installed.placed()) == (held, placed)
 
     systemctl("kill", "--signal=STOP", UNIT)
     wait_until(
         lambda: installed.restarted(second), "the watchdog finds it and systemd starts another", every=0.5
     )
-    assert (installed.pods(), installed.placed()) == (pods, placed)
+    assert (installed.held(), installed.placed()) == (held, placed)
 
 
 def test_an_upgrade_leaves_every_process_where_it_is(installed: Installed) -> None:
-    pods, placed, before = installed.pods(), installed.placed(), installed.show("MainPID")
+    held, placed, before = installed.held(), installed.placed(), installed.show("MainPID")
     printed = installed.install(2)
     assert re.search(r"Unpacking numalet \(.*-2\) over \(.*-1\)", printed)
     assert installed.restarted(before), "the upgrade has returned with the new daemon ready"
-    assert (installed.pods(), installed.placed()) == (pods, placed)
+    assert (installed.held(), installed.placed()) == (held, placed)
     assert len(placed) == len(installed.processes)
 
 
 def test_as_after_a_boot_it_starts_with_its_state_where_no_cgroups_are(installed: Installed) -> None:
+    held = installed.held()
     systemctl("stop", UNIT)
     remove_cgroup(ROOT)
     for process in installed.processes:
         process.wait()
-    held = Path("/var/lib/numalet/cpu_manager_state").read_text()
     systemctl("start", UNIT)
-    assert {name: pod["state"] for name, pod in installed.pods().items()} == {
-        "web": "Admitted",
-        "quiet": "Admitted",
-    }
-    assert Path("/var/lib/numalet/cpu_manager_state").read_text() == held
+    assert installed.held() == held != {}
+    assert installed.show("StatusText") == "2 pods, 4/16 CPUs exclusive, 0 problems"
 
 
 def test_removed_it_keeps_state_configuration_and_running_processes_and_says_so(installed: Installed) -> None:
