@@ -74,7 +74,7 @@ lock: ## pin the newest run-time dependencies in requirements.lock
 # What the VM lane installs: the same build twice, so that one is an upgrade of the other.
 build/vm-debs/stamp: $(shell git ls-files agent systemd docs scripts/deb) scripts/build-deb scripts/man.py requirements.lock pyproject.toml README.md CHANGELOG.md
 	@rm -rf build/vm-debs
-	@DPKG_DEB_COMPRESSOR_TYPE=zstd scripts/build-deb --revision 1 --revision 2 build/vm-debs
+	@DPKG_DEB_COMPRESSOR_TYPE=zstd scripts/build-deb --revision 1 --revision 2 build/vm-debs >/dev/null
 	@touch $@
 
 bench: ## measure; one table, see docs/performance.md
