@@ -14,7 +14,7 @@ from tests.vm.hostprocess import assert_kept_off, may_run_on, spinning
 from tests.vm.node import MOUNT, NUMALET, PATIENCE, Node, allowed, exclusive, running, text_of, wait_until
 from tests.vm.units import systemctl
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.matrix]
 
 ONLINE = CpuSet.parse(text_of(Path("/sys/devices/system/cpu/online")))
 CONFINED = ("init.scope", "system.slice", "user.slice")

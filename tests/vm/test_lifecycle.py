@@ -12,7 +12,7 @@ from agent.cli.work import container_cgroup
 from agent.domain.idset import CpuSet
 from tests.vm.node import Node, allowed, amounts, container, manifest, mixed, pod, wait_until
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.matrix]
 
 Json = dict[str, Any]
 
