@@ -10,13 +10,6 @@ import pytest
 from tests.vm.node import Node, running, wait_until
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what tests have counted (`record_property`), where they passed, too."""
-    reports = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
-    for name, value in (counted for report in reports for counted in report.user_properties):
-        terminalreporter.write_line(f"{name}: {value}")
-
-
 @pytest.fixture(scope="session")
 def long_running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A daemon that sees a new manifest by inotify or not at all, and drift within 2 s."""
