@@ -2,7 +2,7 @@
 
 A program of its own, so that it does not wait for whoever makes the pods come and go:
 
-    python -SE overlap.py ROOT SAMPLES
+    python -SE overlap.py ROOT SAMPLES SLICES
 
 A round is: which slices exist, where may every process run. A slice is one from the moment its cgroup has a
 cpuset: its container may run then. A process that may run on another's slice is a violation if the slice is
@@ -49,10 +49,10 @@ class Counts:
     violations: list[str] = field(default_factory=list)
 
 
-def sample(root: Path, wanted: int) -> Counts:
-    """Sample the processes below ``root`` until there are as many samples as wanted."""
+def sample(root: Path, wanted: int, slices_wanted: int = 1) -> Counts:
+    """Sample the processes below ``root`` until there are as many samples as wanted, beside as many slices."""
     counts, known, seen = Counts(), set[int](), set[int]()
-    while counts.samples < wanted:
+    while counts.samples < wanted or len(seen) < slices_wanted:
         slices, cgroups = look(str(root))
         listed: set[int] = set()
         for cgroup in cgroups:
@@ -151,4 +151,4 @@ def cpus_of(text: str) -> frozenset[int]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(vars(sample(Path(sys.argv[1]), int(sys.argv[2])))))  # noqa: T201 - its output
+    print(json.dumps(vars(sample(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))))  # noqa: T201 - its output
