@@ -13,7 +13,7 @@ import selectors
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
@@ -27,18 +27,21 @@ from agent.api.page import page_routes
 from agent.api.routes import control_routes
 from agent.api.server import ControlServer
 from agent.api.unixsocket import group_id
+from agent.cgroup.backend import CgroupBackend
 from agent.cgroup.cgroupfs import CgroupFs
 from agent.cgroup.containerwatch import ContainerWatch
 from agent.cgroup.preflight import require
 from agent.cgroup.watch import DriftWatch
-from agent.checkpoint.store import StateDir
+from agent.checkpoint.store import StateDir, Store
 from agent.config import Config
 from agent.config.address import parse_address
 from agent.config.source import ConfigSource
 from agent.containermanager import ContainerManager
 from agent.containermanager.follower import ChangeSource, ContainerFollower
 from agent.containermanager.hostgates import host_of
+from agent.containermanager.hostisolation import Host
 from agent.containermanager.machine import Machine
+from agent.domain.topology import Topology
 from agent.errors import HostError, NumaletError
 from agent.log import set_up_logging
 from agent.metrics import DecisionMetrics, NodeMetrics
@@ -64,39 +67,60 @@ def run_daemon(source: ConfigSource, environ: Mapping[str, str]) -> None:
     """Run until SIGTERM or SIGINT, reload on SIGHUP; raises NumaletError where the daemon cannot start."""
     config = source.load()
     set_up_logging(config.log_level.value, config.log_format.value, environ)
+    root = Path(config.cgroup_root)
     with ExitStack() as stack:
         hotplug = watch_hotplug()  # before the first look: no change is missed between the two
         stack.callback(hotplug.close)
+        drift = stack.enter_context(closing(DriftWatch(root)))
+        containers = stack.enter_context(closing(ContainerWatch(root)))
+        cgroups = CgroupFs(root, watch=drift, containers=containers)
+        edges = Edges(
+            hotplug=hotplug, look=_look, cgroups=cgroups, containers=containers, drift=drift, host=host_of
+        )
+        serve(source, config, environ, edges)
 
-        machine = _look(config)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges:
+    """The machine the daemon runs on: what it is by a configuration, its cgroups, and who tells of changes."""
+
+    hotplug: HotplugWatch
+    look: Callable[[Config], Machine]
+    cgroups: CgroupBackend
+    containers: ChangeSource
+    drift: DriftWatch
+    host: Callable[[Config, Store, str, Topology], Host]
+
+
+def serve(source: ConfigSource, config: Config, environ: Mapping[str, str], edges: Edges) -> None:
+    """Run by ``config``, which ``source`` had last; see `run_daemon`."""
+    with ExitStack() as stack:
+        machine = edges.look(config)
         for warning in machine.topology.warnings:
             log.warning("topology: %s", warning)
         decisions = DecisionMetrics()
-        root = Path(config.cgroup_root)
-        watch, containers = DriftWatch(root), ContainerWatch(root)
-        stack.callback(watch.close)
-        stack.callback(containers.close)
-        cgroups = CgroupFs(root, watch=watch, containers=containers)
-        require(cgroups.preflight())  # before a file or a socket is made for nothing
+        require(edges.cgroups.preflight())  # before a file or a socket is made for nothing
         store = stack.enter_context(StateDir(Path(config.state_dir)))
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         owner = ContainerManager(
             machine=machine,
             store=store,
-            cgroups=cgroups,
+            cgroups=edges.cgroups,
             cgroup_root=config.cgroup_root,
             recovery=config.state_recovery,
             pids_limit=config.pod_pids_limit,
             boot_id=boot_id,
-            host=host_of(config, store, boot_id, machine.topology),
+            host=edges.host(config, store, boot_id, machine.topology),
             now=lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             observers=(decisions.decided,),
             timed=decisions.timed,
         )
-        metrics = NodeMetrics(decisions, owner.snapshot, cgroups.stat)
+        metrics = NodeMetrics(decisions, owner.snapshot, edges.cgroups.stat)
         notifier = Notifier(environ)
-        configuration = Configuration(source, config, owner, _look, notifier)
-        kernel = Kernel(hotplug, lambda: _look(configuration.current), containers, watch)
+        configuration = Configuration(source, config, owner, edges.look, notifier)
+        kernel = Kernel(
+            edges.hotplug, lambda: edges.look(configuration.current), edges.containers, edges.drift
+        )
         daemon = stack.enter_context(Daemon(configuration, owner, metrics, kernel, notifier))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: daemon.stop())

@@ -118,31 +118,31 @@ def _removal(running: Daemon) -> Undone:
     return Undone(lambda: running.remove(admitted.pop()), again)
 
 
-@benchmark(aim_ms=3)
+@benchmark(aim=3)
 def beside_250_pods() -> Undone:
     """An exclusive pod is admitted over the control socket beside 250 exclusive ones."""
     return _admission(daemon(PODS))
 
 
-@benchmark(aim_ms=Times(1, "admission.beside_250_pods"))
+@benchmark(aim=Times(1, "admission.beside_250_pods"))
 def removal_beside_250_pods() -> Undone:
     """It is removed."""
     return _removal(daemon(PODS))
 
 
-@benchmark(aim_ms=None)
+@benchmark(aim=None)
 def beside_1000_pods() -> Undone:
     """The same admission beside 1,000."""
     return _admission(daemon(1000, cpus=4096))
 
 
-@benchmark(aim_ms=None)
+@benchmark(aim=None)
 def beside_250_sharing_pods() -> Undone:
     """The same admission beside 250 pods on the shared pool, of which each has to leave the CPUs."""
     return _admission(daemon(PODS, _sharing))
 
 
-@benchmark(aim_ms=15)
+@benchmark(aim=15)
 def reconcile_250_pods() -> Callable[[], object]:
     """A reconcile that finds nothing to do."""
     return daemon(PODS).owner.reconcile

@@ -16,7 +16,7 @@ from scripts.bench.registry import benchmark
 PODS = 250
 
 
-@benchmark(aim_ms=15)
+@benchmark(aim=15)
 def unchanged_250_pods() -> Callable[[], object]:
     """Plan of 250 pods and its difference to a tree that is already as planned."""
     node = thousand_cpus(PODS)

@@ -26,14 +26,14 @@ def _alternately(encode: Callable[[NodeState], object]) -> Callable[[], object]:
     return lambda: encode(next(states))
 
 
-@benchmark(aim_ms=None)
+@benchmark(aim=None)
 def cpu_1000_pods() -> Callable[[], object]:
     """cpu_manager_state with 1,000 pods, one of which comes or goes."""
     memo = Memo()
     return _alternately(lambda state: encode_cpu("static", state.cpu, memo=memo))
 
 
-@benchmark(aim_ms=None)
+@benchmark(aim=None)
 def memory_1000_pods() -> Callable[[], object]:
     """memory_manager_state, the same."""
     memo = Memo()

@@ -15,7 +15,7 @@ _MORE = b"".join(
 )
 
 
-@benchmark(aim_ms=3)
+@benchmark(aim=3)
 def fifty_lines() -> Callable[[], object]:
     """A manifest of 50 lines, 28 containers."""
     text = _EXAMPLE.read_bytes() + _MORE

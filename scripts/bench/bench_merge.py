@@ -71,59 +71,59 @@ def _disagreeing(nodes: int) -> Callable[[], object]:
     return _merge(_manager(TopologyPolicy.BEST_EFFORT, nodes), _wishes(nodes, prefers))
 
 
-@benchmark(aim_ms=10)
+@benchmark(aim=10)
 def agree_8_nodes() -> Callable[[], object]:
     """4 resources x 255 hints, a node that all prefer."""
     return _agreeing(8)
 
 
-@benchmark(aim_ms=10)
+@benchmark(aim=10)
 def disagree_8_nodes() -> Callable[[], object]:
     """4 resources x 255 hints, none that all prefer."""
     return _disagreeing(8)
 
 
-@benchmark(aim_ms=150)
+@benchmark(aim=150)
 def agree_16_nodes() -> Callable[[], object]:
     """4 resources x 65,535 hints, a node that all prefer."""
     return _agreeing(16)
 
 
-@benchmark(aim_ms=150)
+@benchmark(aim=150)
 def all_preferred_16_nodes() -> Callable[[], object]:
     """4 resources x 65,535 hints, all of them preferred."""
     wishes = _wishes(16, [_everything] * _RESOURCES)
     return _merge(_manager(TopologyPolicy.RESTRICTED, 16), wishes)
 
 
-@benchmark(aim_ms=150)
+@benchmark(aim=150)
 def disagree_16_nodes() -> Callable[[], object]:
     """4 resources x 65,535 hints, none that all prefer."""
     return _disagreeing(16)
 
 
-@benchmark(aim_ms=150)
+@benchmark(aim=150)
 def disagree_closest_16_nodes() -> Callable[[], object]:
     """4 resources x 39,203 hints of 8 nodes and more, none that all prefer, ranked by distance."""
     wishes = _wishes(16, [_first_nodes(8 + number) for number in range(_RESOURCES)], least=8)
     return _merge(_manager(TopologyPolicy.BEST_EFFORT, 16, _CLOSEST), wishes)
 
 
-@benchmark(aim_ms=20)
+@benchmark(aim=20)
 def two_of_34_nodes_with_cpus() -> Callable[[], object]:
     """34 nodes with memory, 2 with CPUs; cpu and memory agree."""
     cpu, memory = _wishes(2, [_one_node]), _wishes(34, [_one_node])
     return _merge(_manager(TopologyPolicy.BEST_EFFORT, 34), [*cpu, *memory])
 
 
-@benchmark(aim_ms=20)
+@benchmark(aim=20)
 def two_of_34_nodes_with_cpus_disagree() -> Callable[[], object]:
     """34 nodes with memory, 2 with CPUs; cpu and memory disagree."""
     cpu, memory = _wishes(2, [_first_nodes(2)]), _wishes(34, [_one_node])
     return _merge(_manager(TopologyPolicy.BEST_EFFORT, 34), [*cpu, *memory])
 
 
-@benchmark(aim_ms=20)
+@benchmark(aim=20)
 def single_numa_node_64_nodes() -> Callable[[], object]:
     """4 resources on 64 nodes under single-numa-node."""
     wishes = _wishes(64, [_one_node] * _RESOURCES)

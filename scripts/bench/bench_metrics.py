@@ -72,7 +72,7 @@ def _scrape(stat: Stat) -> Callable[[], object]:
     return scrape
 
 
-@benchmark(aim_ms=10)
+@benchmark(aim=10)
 def scrape_250_pods() -> Callable[[], object]:
     """A page; cpu.stat is read from files on disk, which no kernel sums up over CPUs."""
     folder = TemporaryDirectory()
@@ -85,7 +85,7 @@ def scrape_250_pods() -> Callable[[], object]:
     return lambda: (folder, scrape())
 
 
-@benchmark(aim_ms=10)
+@benchmark(aim=10)
 def scrape_250_throttled_pods() -> Callable[[], object]:
     """A page on which every slice that was looked at is throttled more than before, cgroups in memory."""
     times = count()

@@ -46,7 +46,7 @@ def _snapshot() -> Snapshot:
     )
 
 
-@benchmark(aim_ms=20)
+@benchmark(aim=20)
 def list_1000_pods() -> Callable[[], object]:
     """List over the socket, client's part included; the pods are as at the call before."""
     snapshot, folder, seconds = _snapshot(), TemporaryDirectory(), count()
@@ -68,7 +68,7 @@ def list_1000_pods() -> Callable[[], object]:
     return timed
 
 
-@benchmark(aim_ms=20)
+@benchmark(aim=20)
 def encode_1000_pods() -> Callable[[], object]:
     """The answer for pods that were never listed before, without gRPC."""
     snapshot, request = _snapshot(), v1.ListPodResourcesRequest()

@@ -1,6 +1,7 @@
 """Timing one benchmark, and what the numbers depend on: machine, Python and commit.
 
-CPU time of the process, not time on the clock: other work on the machine counts little.
+CPU time of the process, not time on the clock: other work on the machine counts little. What is measured
+otherwise (other processes, bytes, counts) comes as samples.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ import gc
 import platform
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from scripts.bench.registry import Benchmark, Undone
+from scripts.bench.registry import Benchmark, Samples, Undone
 
 _MOST_RUNS = 1000
 _LEAST_RUNS = 10
@@ -23,37 +24,44 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """CPU times in milliseconds; ``p99_ms`` is the nearest rank, so the slowest of fewer than 100 runs."""
+    """In ``unit``; ``p99`` is the nearest rank, so the largest of fewer than 100 runs."""
 
     name: str
     what: str
-    median_ms: float
-    p99_ms: float
+    unit: str
+    median: float
+    p99: float
     runs: int
 
 
 def measure(bench: Benchmark, seconds: float) -> Result:
     """Run ``bench`` for about ``seconds``, after one run that fills caches and is not counted."""
     prepared = bench.setup()
+    values = sorted(prepared.values if isinstance(prepared, Samples) else _times(prepared, seconds))
+    return Result(
+        name=bench.name,
+        what=bench.what,
+        unit=bench.unit,
+        median=round(median(values), 4),
+        p99=round(values[-(-len(values) * 99 // 100) - 1], 4),
+        runs=len(values),
+    )
+
+
+def _times(prepared: Callable[[], object] | Undone, seconds: float) -> list[float]:
+    """CPU times in milliseconds."""
     timed, undo = (prepared.work, prepared.undo) if isinstance(prepared, Undone) else (prepared, _nothing)
     timed()
     undo()
     gc.collect()
-    times: list[int] = []
+    times: list[float] = []
     end = time.process_time_ns() + int(seconds * 1e9)
     while len(times) < _LEAST_RUNS or (len(times) < _MOST_RUNS and time.process_time_ns() < end):
         start = time.process_time_ns()
         timed()
-        times.append(time.process_time_ns() - start)
+        times.append((time.process_time_ns() - start) / 1e6)
         undo()
-    times.sort()
-    return Result(
-        name=bench.name,
-        what=bench.what,
-        median_ms=round(median(times) / 1e6, 4),
-        p99_ms=round(times[-(-len(times) * 99 // 100) - 1] / 1e6, 4),
-        runs=len(times),
-    )
+    return times
 
 
 def _nothing() -> None:
@@ -65,7 +73,7 @@ def as_json(results: Iterable[Result], aims: Mapping[str, float]) -> Mapping[str
     return {
         "machine": {"cpu": _cpu_model(), "system": platform.platform(), "python": platform.python_version()},
         "commit": _commit(),
-        "results": [{**asdict(result), "aim_ms": aims.get(result.name)} for result in results],
+        "results": [{**asdict(result), "aim": aims.get(result.name)} for result in results],
     }
 
 
@@ -80,5 +88,8 @@ def _cpu_model() -> str:
 def _commit() -> str:
     """The commit, with ``-dirty`` where the tree differs; "unknown" outside of a repository."""
     command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # no git here
+        return "unknown"
     return done.stdout.strip() or "unknown"

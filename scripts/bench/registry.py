@@ -1,6 +1,6 @@
 """The list of benchmarks. One is a function that prepares its input and returns what to time.
 
-    @benchmark(aim_ms=10)
+    @benchmark(aim=10)
     def eight_nodes() -> Callable[[], object]:
         '''What is timed, in a few words.'''
         ...
@@ -26,7 +26,14 @@ class Undone:
     undo: Callable[[], object]
 
 
-Setup = Callable[[], Callable[[], object] | Undone]
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What was measured already, in the benchmark's own unit."""
+
+    values: tuple[float, ...]
+
+
+Setup = Callable[[], Callable[[], object] | Undone | Samples]
 
 _PREFIX = "bench_"
 
@@ -40,30 +47,32 @@ class Times:
 
 
 Aim = float | Times | None
-"""The median wanted, in ms, on one 2.4 GHz core; None: the time is only reported."""
+"""The median wanted, of times on one 2.4 GHz core; None: the figure is only reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """``setup`` is not timed, what it returns is."""
+    """``setup`` is not timed, what it returns is. ``of_p99``: the aim is one for the 99th percentile."""
 
     name: str
     what: str
-    aim_ms: Aim
+    aim: Aim
+    unit: str
+    of_p99: bool
     setup: Setup
 
 
 _registered: list[Benchmark] = []
 
 
-def benchmark(*, aim_ms: Aim) -> Callable[[Setup], Setup]:
+def benchmark(*, aim: Aim, unit: str = "ms", of_p99: bool = False) -> Callable[[Setup], Setup]:
     """Register the decorated function; the first line of its docstring tells what it times."""
 
     def register(setup: Setup) -> Setup:
         what = (inspect.getdoc(setup) or "").partition("\n")[0]
         subject = setup.__module__.rpartition(".")[2].removeprefix(_PREFIX)
         name = f"{subject}.{setup.__name__}"
-        _registered.append(Benchmark(name=name, what=what, aim_ms=aim_ms, setup=setup))
+        _registered.append(Benchmark(name=name, what=what, aim=aim, unit=unit, of_p99=of_p99, setup=setup))
         return setup
 
     return register

@@ -1,0 +1,53 @@
+"""The daemon with a made-up machine and cgroups in memory: ``python -m scripts.bench.kernelless CONFIG``.
+
+What `numalet run` does, less the kernel: for benchmarks on hosts without cgroup v2, and on more CPUs
+than there are. The cgroups outlive it in a file beside CONFIG, as they would in a kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from pathlib import Path
+
+from agent.cgroup.fake import FakeCgroups
+from agent.cgroup.tree import CgroupOp
+from agent.config import Config
+from agent.config.source import ConfigSource
+from agent.containermanager.machine import Machine
+from agent.daemon import Host, serve
+from agent.log import set_up_logging
+from agent.sysfs.hotplug import NoHotplug
+from scripts.bench.machines import machine, settings
+
+
+class _Nothing(list[CgroupOp]):
+    """A log that keeps nothing: a kernel has none either."""
+
+    def append(self, _op: CgroupOp, /) -> None:
+        pass
+
+
+def main() -> None:
+    """Run until SIGTERM."""
+    topology = machine(sockets=2, nodes=2, cpus=1024)
+
+    def look(_config: Config) -> Machine:
+        return Machine.of(topology, settings(), "")
+
+    file = Path(sys.argv[1])
+    source = ConfigSource(path=file)
+    config = source.load()
+    set_up_logging(config.log_level.value, config.log_format.value, os.environ)
+    kept = file.with_suffix(".cgroups")
+    cgroups = FakeCgroups(topology.online, topology.all_nodes)
+    cgroups.log = _Nothing()
+    if kept.exists():
+        cgroups = pickle.loads(kept.read_bytes())  # noqa: S301 - our own
+    serve(source, config, os.environ, Host(hotplug=NoHotplug(), look=look, cgroups=cgroups))
+    kept.write_bytes(pickle.dumps(cgroups))
+
+
+if __name__ == "__main__":
+    main()
