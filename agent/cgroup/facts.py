@@ -8,8 +8,8 @@ from functools import cached_property
 
 from agent.cgroup import layout
 from agent.cgroup.layout import CgroupDir
-from agent.cgroup.tree import HUGETLB, LIMIT_SUFFIX, OPTIONAL_CONTROLLERS, REQUIRED_CONTROLLERS, KernelOffer
-from agent.cgroup.units import DEFAULT_PERIOD, UNLIMITED, Micros, Unlimited, parse_hugetlb_size
+from agent.cgroup.tree import KernelOffer
+from agent.cgroup.units import DEFAULT_PERIOD, UNLIMITED, Micros, Unlimited
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
 from agent.domain.outcome import Isolation
 from agent.domain.pod import Container, ContainerKind, Pod, PodUid
@@ -57,23 +57,10 @@ class Facts:
         """Whether anybody has asked for `shared_cpus` yet: then what was planned depends on it."""
         return "shared_cpus" in vars(self)
 
-    @cached_property
+    @property
     def memory_nodes(self) -> NodeMask:
-        """NUMA nodes with memory (all of them where no size is known); the kernel uses no others."""
-        nodes = self.topology.nodes
-        return NodeMask.of(node.id for node in nodes if node.memory) or self.topology.all_nodes
-
-    @cached_property
-    def controllers(self) -> frozenset[str]:
-        """The controllers used at every level."""
-        return self.kernel.controllers & {*REQUIRED_CONTROLLERS, *OPTIONAL_CONTROLLERS}
-
-    @cached_property
-    def hugetlb_files(self) -> tuple[tuple[str, int], ...]:
-        """The limit files of each huge page size, with the size in bytes."""
-        names = (file for file in self.kernel.files if file.startswith(HUGETLB))
-        limits = (file for file in names if file.endswith(LIMIT_SUFFIX))
-        return tuple(sorted((file, parse_hugetlb_size(file.split(".")[1])) for file in limits))
+        """NUMA nodes with memory; the kernel uses no others."""
+        return self.topology.memory_nodes
 
     def has_exclusive_cpus(self, pod: Pod, container: Container) -> bool:
         """Tell whether the container holds CPUs that no other container may use."""

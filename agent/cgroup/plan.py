@@ -114,7 +114,7 @@ class _Builder:
 
     def add_inner(self, directory: CgroupDir, files: _Files) -> None:
         """Want a cgroup that passes the controllers on to its children."""
-        self._add(directory, files, self.facts.controllers)
+        self._add(directory, files, self.facts.kernel.used)
 
     def add_leaf(self, directory: CgroupDir, files: _Files) -> None:
         """Want a cgroup for processes."""
@@ -166,7 +166,7 @@ class _Builder:
         files = self.memory(resourceconfig.memory_limit(container))
         if not self.facts.cgroup.single_process_oom_kill:
             files[MEMORY_OOM_GROUP] = Setting("1")
-        for file, size in self.facts.hugetlb_files:
+        for file, size in self.facts.kernel.hugetlb_files:
             name = hugepages_resource(size >> 10)
             limit = resourceconfig.hugepages_limit(pod, container, name)
             files[file] = Setting(limit_text(limit, size))
@@ -209,7 +209,7 @@ def _pod_files(builder: _Builder, pod: Pod) -> _Files:
         **builder.cpu(limit, shares_of(resourceconfig.pod_cpu_request(pod))),
         **builder.memory(resourceconfig.pod_memory_limit(pod)),
     }
-    for file, size in facts.hugetlb_files:
+    for file, size in facts.kernel.hugetlb_files:
         amount = resourceconfig.pod_hugepages(pod, hugepages_resource(size >> 10))
         files[file] = Setting(limit_text(amount, size))
     pids = facts.cgroup.pod_pids  # written where there is no limit, too: one of before is lifted

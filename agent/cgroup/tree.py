@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 from agent.cgroup.layout import CgroupDir
+from agent.cgroup.units import parse_hugetlb_size
 from agent.domain.idset import NO_CPUS, CpuSet
 
 CPUS: Final = "cpuset.cpus"
@@ -103,17 +104,29 @@ class Observed:
     dirs: Mapping[CgroupDir, ObservedDir] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class KernelOffer:
     """What this kernel and our place in the hierarchy offer.
 
     ``files`` are the interface files that a cgroup of ours has once all ``controllers`` are enabled
-    above it; ``page_size`` in bytes.
+    above it; ``page_size`` in bytes. Not slotted: what each pod's plan asks for is worked out once.
     """
 
     controllers: frozenset[str]
     files: frozenset[str]
     page_size: int
+
+    @cached_property
+    def used(self) -> frozenset[str]:
+        """The controllers used at every level."""
+        return self.controllers & {*REQUIRED_CONTROLLERS, *OPTIONAL_CONTROLLERS}
+
+    @cached_property
+    def hugetlb_files(self) -> tuple[tuple[str, int], ...]:
+        """The limit files of each huge page size, with the size in bytes."""
+        names = (file for file in self.files if file.startswith(HUGETLB))
+        limits = (file for file in names if file.endswith(LIMIT_SUFFIX))
+        return tuple(sorted((file, parse_hugetlb_size(file.split(".")[1])) for file in limits))
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,11 @@ class Topology:
         return NodeMask.of(node.id for node in self.nodes)
 
     @cached_property
+    def memory_nodes(self) -> NodeMask:
+        """The online NUMA nodes with memory; all of them where no size is known."""
+        return NodeMask.of(node.id for node in self.nodes if node.memory) or self.all_nodes
+
+    @cached_property
     def threads_per_core(self) -> int:
         """CPUs divided by cores, rounded down, as the kubelet computes it; at least 1."""
         return max(1, len(self.cpus) // max(1, len(self.cores)))
