@@ -296,6 +296,7 @@ class Daemon:
                 self.notifier.status(self.owner.status_line())
                 self._synced.set()
                 manifests.wait(self.config.manifest_scan_period)
+            self._synced.set()  # stopped before the first time: nobody is to wait for it
             manifests.close()
 
         Thread(target=follow, name="manifests", daemon=True).start()

@@ -42,10 +42,11 @@ def main() -> None:
     set_up_logging(config.log_level.value, config.log_format.value, os.environ)
     kept = file.with_suffix(".cgroups")
     cgroups = FakeCgroups(topology.online, topology.all_nodes)
-    cgroups.log = _Nothing()
     if kept.exists():
         cgroups = pickle.loads(kept.read_bytes())  # noqa: S301 - our own
+    cgroups.log = _Nothing()
     serve(source, config, os.environ, Host(hotplug=NoHotplug(), look=look, cgroups=cgroups))
+    cgroups.log = []
     kept.write_bytes(pickle.dumps(cgroups))
 
 

@@ -382,6 +382,18 @@ def test_without_a_path_there_is_no_pod_resources_api(running: Running) -> None:
     assert not (running.root / "kubelet.sock").exists()
 
 
+def test_one_that_is_stopped_while_it_starts_does_not_wait_for_the_manifests(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.daemon._FIRST_SYNC_SECONDS", 3600.0)
+    running.current = running.daemon()
+    running.current.stop()
+    running.thread = threading.Thread(target=running._run, args=(running.current,), daemon=True)
+    running.thread.start()
+    running.thread.join(20)
+    assert not running.thread.is_alive()
+
+
 def test_systemd_hears_that_it_is_ready_alive_and_stopping(running: Running) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(running.root / "notify"))
