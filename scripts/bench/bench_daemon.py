@@ -157,7 +157,7 @@ class _Churn:
 def _churn() -> _Churn:
     """Pods come and go one by one; memory, files and threads after each tenth of them."""
     with daemon(0) as running:
-        _come_and_go(running, CHURN // CHURN_PARTS)  # the allocator is warm then
+        _come_and_go(running, CHURN // CHURN_PARTS * 2)  # the list of events is full then, the allocator warm
         latency, rss, files, threads = [], [running.rss_mb()], [], []
         for _ in range(CHURN_PARTS):
             before = running.used_ms()
