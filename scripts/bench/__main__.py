@@ -60,7 +60,9 @@ def _measured(wanted: Sequence[Benchmark], seconds: float) -> Mapping[str, Resul
     results: dict[str, Result] = {}
     for bench in wanted:
         _progress(f"{len(results) + 1}/{len(wanted)} {bench.name}")
-        results[bench.name] = measure(bench, seconds)
+        found = results[bench.name] = measure(bench, seconds)
+        if not sys.stderr.isatty():  # a log: what is done survives a run that is cut off
+            print(f"{bench.name} {_number(found.median)} {bench.unit}", file=sys.stderr, flush=True)
     _progress("")
     return results
 

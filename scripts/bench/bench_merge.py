@@ -83,26 +83,26 @@ def disagree_8_nodes() -> Callable[[], object]:
     return _disagreeing(8)
 
 
-@benchmark(aim=150)
+@benchmark(aim=100)
 def agree_16_nodes() -> Callable[[], object]:
     """4 resources x 65,535 hints, a node that all prefer."""
     return _agreeing(16)
 
 
-@benchmark(aim=150)
+@benchmark(aim=100)
 def all_preferred_16_nodes() -> Callable[[], object]:
     """4 resources x 65,535 hints, all of them preferred."""
     wishes = _wishes(16, [_everything] * _RESOURCES)
     return _merge(_manager(TopologyPolicy.RESTRICTED, 16), wishes)
 
 
-@benchmark(aim=150)
+@benchmark(aim=100)
 def disagree_16_nodes() -> Callable[[], object]:
     """4 resources x 65,535 hints, none that all prefer."""
     return _disagreeing(16)
 
 
-@benchmark(aim=150)
+@benchmark(aim=100)
 def disagree_closest_16_nodes() -> Callable[[], object]:
     """4 resources x 39,203 hints of 8 nodes and more, none that all prefer, ranked by distance."""
     wishes = _wishes(16, [_first_nodes(8 + number) for number in range(_RESOURCES)], least=8)
