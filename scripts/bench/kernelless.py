@@ -11,12 +11,15 @@ import pickle
 import sys
 from pathlib import Path
 
+from agent.cgroup.containerwatch import ContainerWatch
 from agent.cgroup.fake import FakeCgroups
 from agent.cgroup.tree import CgroupOp
+from agent.cgroup.watch import DriftWatch
 from agent.config import Config
 from agent.config.source import ConfigSource
+from agent.containermanager.hostisolation import LooseHost
 from agent.containermanager.machine import Machine
-from agent.daemon import Host, serve
+from agent.daemon import Edges, serve
 from agent.log import set_up_logging
 from agent.sysfs.hotplug import NoHotplug
 from scripts.bench.machines import machine, settings
@@ -45,7 +48,16 @@ def main() -> None:
     if kept.exists():
         cgroups = pickle.loads(kept.read_bytes())  # noqa: S301 - our own
     cgroups.log = _Nothing()
-    serve(source, config, os.environ, Host(hotplug=NoHotplug(), look=look, cgroups=cgroups))
+    nowhere = Path(config.cgroup_root)
+    edges = Edges(
+        hotplug=NoHotplug(),
+        look=look,
+        cgroups=cgroups,
+        containers=ContainerWatch(nowhere),
+        drift=DriftWatch(nowhere),
+        host=lambda *_: LooseHost(),
+    )
+    serve(source, config, os.environ, edges)
     cgroups.log = []
     kept.write_bytes(pickle.dumps(cgroups))
 
