@@ -2,4 +2,5 @@
 
 from agent.cli import main
 
-main()
+if __name__ == "__main__":  # a process of multiprocessing imports it, too
+    main()

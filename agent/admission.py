@@ -112,12 +112,26 @@ def adapted(managers: Managers, state: NodeState) -> NodeState:
 
 def admit(managers: Managers, state: NodeState, pod: Pod) -> Decision:
     """Decide about ``pod``. A pod that already holds its resources keeps exactly those."""
+    return _decided(managers, state, pod, _with_remedy)
+
+
+def decide(managers: Managers, state: NodeState, pod: Pod) -> Decision:
+    """Decide as `admit` does, without looking for the way out of a refusal, which costs more than the refusal."""
+    return _decided(managers, state, pod, lambda _attempt, refused, _without: refused)
+
+
+def _decided(
+    managers: Managers,
+    state: NodeState,
+    pod: Pod,
+    told: Callable[[_Attempt, Refused, NodeState], Refused],
+) -> Decision:
     attempt = _Attempt(managers, state, pod)
     try:
         attempt.run()
     except _Refusal as refusal:
         without = attempt.undone()
-        refused = _with_remedy(attempt, refusal.step, without)
+        refused = told(attempt, refusal.step, without)
         return Rejected(
             state=without,
             reason=refused.reason,

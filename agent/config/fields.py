@@ -145,17 +145,23 @@ def pids(value: Any) -> int | None:
 
 
 def duration(value: Any) -> float:
-    """A Go duration such as ``10s`` or ``1m30s``, in seconds."""
+    """A Go duration such as ``10s`` or ``1m30s``, in seconds; a day at the most."""
+    length = seconds(value)
+    if length > MAX_SECONDS:
+        raise ValueError(f"{shown(value)} must be at most 24h")
+    return length
+
+
+def seconds(value: Any) -> float:
+    """A Go duration of any length, in seconds."""
     source = str(value)
     parts = _DURATION.findall(source)
     if not parts or "".join(number + unit for number, unit in parts) != source:
         raise ValueError(f'{shown(value)} is not a duration (expected e.g. "10s" or "1m30s")')
-    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    if seconds <= 0:
+    length = float(sum(float(number) * _SECONDS[unit] for number, unit in parts))
+    if length <= 0:
         raise ValueError(f"{shown(value)} must be longer than zero")
-    if seconds > MAX_SECONDS:
-        raise ValueError(f"{shown(value)} must be at most 24h")
-    return float(seconds)
+    return length
 
 
 def cpu_list(value: Any) -> CpuSet | None:

@@ -27,7 +27,7 @@ def load_config(raw: bytes, source: str) -> Config:
         raise ConfigError(str(error)) from error
     if len(documents) > 1:
         raise ConfigError(f"{source}: holds {len(documents)} documents, expected one")
-    values, problems = _read(documents[0] if documents else {})
+    values, problems = read_values(documents[0] if documents else {})
     if problems:
         raise ConfigError(located(raw, source, problems))
     return Config(**values)
@@ -43,7 +43,7 @@ def located(raw: bytes, source: str, problems: Iterable[Problem]) -> str:
     return "\n".join(f"{where(place)}: {text}" for place, text in problems)
 
 
-def _read(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+def read_values(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """The values by Config's names, and every problem; a null is an absent field, as in Kubernetes."""
     values: dict[str, Any] = {}
     problems: list[Problem] = []
