@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "record": ("agent.cli.machine", "Save the machine's topology to a file."),
     "explain": ("agent.cli.rehearse", "Rehearse one pod and show every step of the decision."),
     "plan": ("agent.cli.rehearse", "Rehearse a directory of pods and show who fits."),
+    "simulate": ("agent.cli.simulate", "Place a stream of pods on a fleet and compare settings."),
     "replay": ("agent.cli.replay", "Replay recorded decisions and compare the answers."),
     "state": ("agent.cli.state", "Show, verify, convert and hand over stored state."),
     "config": ("agent.cli.config", "Check and show the configuration; take over a kubelet's."),

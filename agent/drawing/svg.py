@@ -84,8 +84,8 @@ def svg(picture: Picture, width: int = 1040, *, names: Names = Names.SHOWN, scal
         f'<svg xmlns="http://www.w3.org/2000/svg" class="numalet" role="img"'
         f' aria-labelledby="numalet-title" aria-describedby="numalet-desc" width="{across * scale:g}" height="{bottom * scale:g}"'
         f' viewBox="0 0 {across} {bottom}">'
-        f'<title id="numalet-title">{_text(summary(picture))}</title>'
-        f'<desc id="numalet-desc">{_text("; ".join(description(picture)))}</desc>'
+        f'<title id="numalet-title">{xml_text(summary(picture))}</title>'
+        f'<desc id="numalet-desc">{xml_text("; ".join(description(picture)))}</desc>'
         f"{''.join(body)}</svg>"
     )
 
@@ -133,7 +133,7 @@ class _Drawing:
             name, radius, font = _FRAMES[part.level]
             yield (
                 f'<rect class="{name}" x="{box.x + 0.5}" y="{box.y + 0.5}" width="{box.width - 1}"'
-                f' height="{box.height - 1}" rx="{radius}"><title>{_text(part.title)}: CPUs {part.cpus or "none"}'
+                f' height="{box.height - 1}" rx="{radius}"><title>{xml_text(part.title)}: CPUs {part.cpus or "none"}'
                 f"</title></rect>"
             )
             if font:
@@ -171,7 +171,7 @@ class _Drawing:
             _bar(kind, x + held + reserved, y + 11, free),
         )
         label = _label("note", x, y + 7, fitted(memory.words, width, 10 * CHARACTER), 10)
-        return f'<g class="memory"><title>{_text(told)}</title>{label}{"".join(bars)}</g>'
+        return f'<g class="memory"><title>{xml_text(told)}</title>{label}{"".join(bars)}</g>'
 
     def _cell(self, box: Box) -> str:
         part = box.part
@@ -188,7 +188,7 @@ class _Drawing:
         marked = _label("mark", middle, box.y + 25, mark, 11, bold=True, anchor="middle") if mark else ""
         number = _label("id", middle, box.y + (13 if mark else 19), part.title, 11, anchor="middle")
         return (
-            f'<g class="cpu {css_class(kind)}" data-cpu="{part.title}"{pod}><title>{_text(told)}</title>'
+            f'<g class="cpu {css_class(kind)}" data-cpu="{part.title}"{pod}><title>{xml_text(told)}</title>'
             f"{_tile(kind, box.x, box.y, box.width, box.height)}{number}{marked}</g>"
         )
 
@@ -250,10 +250,13 @@ def _label(  # noqa: PLR0913 - what SVG's text takes
 ) -> str:
     weight = ' font-weight="600"' if bold else ""
     where = f' text-anchor="{anchor}"' if anchor else ""
-    return f'<text class="{name}" x="{x:g}" y="{y:g}" font-size="{font}"{weight}{where}>{_text(words)}</text>'
+    return (
+        f'<text class="{name}" x="{x:g}" y="{y:g}" font-size="{font}"{weight}{where}>{xml_text(words)}</text>'
+    )
 
 
-def _text(words: str) -> str:
+def xml_text(words: str) -> str:
+    """``words`` as XML text, without what no XML document may contain."""
     return escape(_legal(words))
 
 
