@@ -556,7 +556,7 @@ def test_an_import_that_was_killed_at_any_operation_can_be_run_again(
             assert store.records().pods == tuple(sorted((WEB, TRADING, TIGHT)))
             for name in (CPU_FILE, MEMORY_FILE):
                 assert store.read(name) == (tmp_path / "whole" / name).read_bytes(), last
-    record_property("crash points of an import", whole.count)
+    record_property("crash points of import", whole.count)
 
 
 def test_a_daemon_that_starts_on_an_interrupted_import_takes_whole_pods_only(tmp_path: Path) -> None:

@@ -109,6 +109,11 @@ class History:
     recover: Callable[[World], None] = World.start
     moves: bool = False
 
+    @property
+    def kind(self) -> str:
+        """What kind of work it is: the first word of its name."""
+        return self.name.partition(" ")[0]
+
     def moments(self, how: Stop) -> list[int]:
         """Before which operations to stop, and after the last; of a kernel nothing survives the power."""
         world = self.prepare()

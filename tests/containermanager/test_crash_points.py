@@ -116,7 +116,7 @@ def loses_cpus(world: World) -> None:
 
 NEW = frozenset({"new"})
 HISTORIES = [
-    History("first start", World, World.start, frozenset()),
+    History("start on an empty disk", World, World.start, frozenset()),
     History("admission of a slice", settled, admits(pod("new", cpu="1")), SETTLED, NEW),
     History("admission of a budget", settled, admits(parsed(budgeted("new", "4", "2Gi"))), SETTLED, NEW),
     History("admission of a pod that shares", settled, admits(parsed(best_effort("new"))), SETTLED, NEW),
@@ -143,4 +143,4 @@ def test_stopped_at_any_operation_the_next_start_has_all_of_it_or_none(
 ) -> None:
     points = stop_everywhere(history, how)
     assert points > 1
-    record_property("crash points", points)
+    record_property(f"crash points of {history.kind}", points)

@@ -44,7 +44,7 @@ def leave_pods_behind(work: Path) -> None:
         node.spawn("web", "main")
         pods = allocations(node)
         assert node.end(signal.SIGKILL) == -9
-        shutil.copytree(node.state, LEFT / "state")
+        shutil.copytree(node.state, LEFT / "state", ignore=shutil.ignore_patterns("*.sock"))
     (LEFT / "pods.json").write_text(json.dumps(pods))
     (LEFT / "boot_id").write_text(BOOT_ID.read_text())
 
