@@ -104,6 +104,12 @@ class Disk:
         self.locked.add(path)
         return 0
 
+    def contents(self) -> dict[Path, bytes]:
+        """Every file."""
+        return {
+            path / name: inode.content for path, names in self.names.items() for name, inode in names.items()
+        }
+
     def after_power_cut(self, *, names_reached_the_disk: bool) -> Disk:
         """The disk at the next boot: unsynced content is gone, unsynced names may be either way."""
         disk = Disk()

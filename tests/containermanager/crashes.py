@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 
 from agent.cgroup.layout import CgroupDir
-from agent.checkpoint.store import StateDir
+from agent.checkpoint.store import LOCK_FILE, StateDir
 from agent.config import Config
 from agent.containermanager import ContainerManager
 from agent.domain.pod import PodUid
+from agent.domain.state import NodeState
 from tests.checkpoint.disk import Disk
 from tests.containermanager.faults import Died, FaultyCgroups, Fuse, Mode
 from tests.containermanager.node import Node, admitted_names, fake_cgroups, topology, unsound
@@ -24,21 +24,13 @@ CPUS = 12
 SHELL = {"", "besteffort", "burstable"}
 
 
-class Stop(Enum):
-    """What takes everything down."""
-
-    KILL = "the daemon is killed"
-    POWER_KEEPS_NAMES = "the power goes, unsynced names reached the disk"
-    POWER_LOSES_NAMES = "the power goes, unsynced names are lost"
-
-
 class World:
     """Every write, sync, rename, mkdir, unlink and cgroup operation counts as one on ``fuse``."""
 
     def __init__(self, config: Config | None = None) -> None:
         self.fuse = Fuse()
-        self.of_disk: list[int] = []
-        """The numbers of the operations that were the disk's."""
+        self.disks: list[Disk] | None = None
+        """Collects what a power cut before each operation of the disk would have left."""
         self.disk = Disk(self._step)
         self.node = Node(config or Config(), topology(CPUS), cgroups=self._kernel())
         self.store = StateDir(ROOT, self.disk)
@@ -51,8 +43,13 @@ class World:
         return cgroups
 
     def _step(self, _number: int) -> None:
-        self.of_disk.append(self.fuse.count)
+        if self.disks is not None:
+            self.disks += self.cut_disks()
         self.fuse.run(lambda: None, OSError(errno.EIO, os.strerror(errno.EIO)))
+
+    def cut_disks(self) -> list[Disk]:
+        """What a power cut leaves: unsynced names reached the disk, or not."""
+        return [self.disk.after_power_cut(names_reached_the_disk=kept) for kept in (True, False)]
 
     def start(self) -> None:
         """Start a daemon's owner on what is there."""
@@ -72,17 +69,19 @@ class World:
         boot, self.node = self.node.boot, self.node.configured(config)
         self.node.boot = boot
 
-    def stop(self, how: Stop) -> None:
-        """Everything that ran is gone; what is left is what `start` finds."""
+    def kill(self) -> None:
+        """The daemon is no more, disk and kernel are as they were."""
         self.fuse.disarm()
         self.halt()
-        if how is not Stop.KILL:
-            kept = how is Stop.POWER_KEEPS_NAMES
-            self.disk = self.disk.after_power_cut(names_reached_the_disk=kept)
-            self.disk.fail = self._step
-            self.node.cgroups = self._kernel()
-            self.node.cgroups.online = self.node.topology.online
-            self.node.boot += "+"
+
+    def power_on(self, disk: Disk) -> None:
+        """Another boot, with this disk."""
+        self.halt()
+        self.disk = disk
+        self.disk.fail = self._step
+        self.node.cgroups = self._kernel()
+        self.node.cgroups.online = self.node.topology.online
+        self.node.boot += "+"
 
     def held(self, name: str) -> object:
         """What a pod holds."""
@@ -114,15 +113,6 @@ class History:
         """What kind of work it is: the first word of its name."""
         return self.name.partition(" ")[0]
 
-    def moments(self, how: Stop) -> list[int]:
-        """Before which operations to stop, and after the last; of a kernel nothing survives the power."""
-        world = self.prepare()
-        world.fuse.count = 0
-        world.of_disk.clear()
-        self.work(world)
-        every = range(world.fuse.count) if how is Stop.KILL else world.of_disk
-        return [*every, world.fuse.count]
-
     def check(self, world: World, before: dict[str, object]) -> None:
         """Everything is as it should be, and nothing stays behind when the pods go."""
         names = set(admitted_names(world.owner))
@@ -134,28 +124,65 @@ class History:
             assert {name: world.held(name) for name in self.must} == before
         for name in sorted(names):
             world.owner.remove(PodUid(f"uid-{name}"), 0)
-        fresh = Node(world.node.config, world.node.topology).owner().snapshot().state
-        assert world.owner.snapshot().state == fresh, "every CPU and byte is back"
+        assert world.owner.snapshot().state == _unused(world.node), "every CPU and byte is back"
         assert set(world.node.cgroups.observe().dirs) == SHELL
         assert world.store.records().pods == ()
 
 
-def stop_everywhere(history: History, how: Stop) -> int:
-    """Stop the history before its first operation, between any two, and after the last; how often that was."""
-    moments = history.moments(how)
-    for k in moments:
+def kill_everywhere(history: History) -> int:
+    """Kill the daemon before its first operation, between any two, and after the last; how often that was."""
+    world = history.prepare()
+    world.fuse.count = 0
+    history.work(world)
+    last = world.fuse.count
+    for k in range(last + 1):
         world = history.prepare()
         before = {name: world.held(name) for name in history.must}
         world.fuse.arm(k, Mode.DIE)
         with suppress(Died):
             history.work(world)
-        world.stop(how)
-        try:
-            history.recover(world)
-            history.check(world, before)
-        except AssertionError as wrong:
-            raise AssertionError(f"{history.name}, stopped after {k} of {moments[-1]} operations") from wrong
-    return len(moments)
+        world.kill()
+        _recover(history, world, before, f"killed after {k} of {last} operations")
+    return last + 1
+
+
+def cut_power_everywhere(history: History) -> int:
+    """Start from every different disk that a power cut could leave; returns how many these are."""
+    world = history.prepare()
+    before = {name: world.held(name) for name in history.must}
+    found: list[Disk] = []
+    world.disks = found
+    history.work(world)
+    world.disks = None
+    disks = {_state_on(disk): disk for disk in (*found, *world.cut_disks())}
+    for disk in disks.values():
+        world.power_on(disk)
+        _recover(history, world, before, f"power cut with {sorted(map(str, disk.contents()))}")
+    return len(disks)
+
+
+def _recover(history: History, world: World, before: dict[str, object], when: str) -> None:
+    try:
+        history.recover(world)
+        history.check(world, before)
+    except AssertionError as wrong:
+        raise AssertionError(f"{history.name}, {when}") from wrong
+
+
+def _state_on(disk: Disk) -> frozenset[tuple[Path, bytes]]:
+    """The files there; that of the lock says nothing, only whether it is locked does."""
+    return frozenset(item for item in disk.contents().items() if item[0].name != LOCK_FILE)
+
+
+_UNUSED: dict[tuple[str, str], NodeState] = {}
+
+
+def _unused(node: Node) -> NodeState:
+    """The state of such a node without pods."""
+    key = repr(node.config), str(node.topology.online)
+    if key not in _UNUSED:
+        _UNUSED[key] = Node(node.config, node.topology).owner().snapshot().state
+    return _UNUSED[key]
 
 
 def process_in(world: World, directory: str) -> None:

@@ -1,6 +1,7 @@
 """Stopped at every operation of disk and kernel, in every kind of work: the next start has it all, or none of it.
 
-The summary of a test run tells how many points that were.
+The summary of a test run tells how many points that were: operations before which the daemon was killed, and
+different disks that a power cut could leave.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, StorageError
 from agent.config import Config
 from agent.domain.pod import Pod, PodUid
 from agent.domain.settings import CpuPolicy, MemoryPolicy
-from tests.containermanager.crashes import CPUS, History, Stop, World, process_in, stop_everywhere
+from tests.containermanager.crashes import (
+    CPUS,
+    History,
+    World,
+    cut_power_everywhere,
+    kill_everywhere,
+    process_in,
+)
 from tests.containermanager.faults import Mode
 from tests.containermanager.node import best_effort, budgeted, parsed, pod, topology
 
@@ -105,7 +113,7 @@ def reconfigured(before: Config, after: Config) -> Callable[[], World]:
 
 def rebooted() -> World:
     world = settled()
-    world.stop(Stop.POWER_KEEPS_NAMES)
+    world.power_on(world.disk.after_power_cut(names_reached_the_disk=True))
     return world
 
 
@@ -136,11 +144,13 @@ HISTORIES = [
 ]
 
 
-@pytest.mark.parametrize("how", Stop, ids=lambda how: how.value)
+@pytest.mark.parametrize("stop_everywhere", [kill_everywhere, cut_power_everywhere])
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.name)
 def test_stopped_at_any_operation_the_next_start_has_all_of_it_or_none(
-    history: History, how: Stop, record_property: Callable[[str, object], None]
+    history: History,
+    stop_everywhere: Callable[[History], int],
+    record_property: Callable[[str, object], None],
 ) -> None:
-    points = stop_everywhere(history, how)
+    points = stop_everywhere(history)
     assert points > 1
     record_property(f"crash points of {history.kind}", points)
