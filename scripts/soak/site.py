@@ -18,8 +18,9 @@ from agent.checkpoint.reading import CpuFile, MemoryFile, read_stored
 from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, PODS, record_name
 from agent.containermanager import ContainerManager, Snapshot, VerdictKind
 from agent.containermanager.handover import Stamp, adopted
+from agent.containermanager.lifecycle import has_begun
 from agent.domain.idset import NO_CPUS, CpuSet, union
-from agent.domain.pod import PodUid
+from agent.domain.pod import ContainerKind, Pod, PodUid
 from agent.domain.settings import CpuPolicy, Gates, MemoryPolicy
 from agent.domain.state import CpuState, NodeState, invariants, memory_invariants
 from agent.errors import ConfigError, HostError, StateError
@@ -132,6 +133,9 @@ class Site:
             yield f"admitted are {sorted(known)}, acknowledged {sorted(self.held)}"
         for uid in known & self.held.keys():
             before, now = self.held[uid], _held_in(shot.state, uid)
+            pod = shot.pods[uid].pod
+            if has_begun(pod, shot.lives.get(uid, {})):
+                before, now = _after_init(pod, before), _after_init(pod, now)
             if before != now and not (self.done["reconfigure"] and _is_late(before, now)):
                 yield f"{uid} was given {before} and holds {now}"
             self.held[uid] = now
@@ -357,6 +361,15 @@ def _is_late(before: Held, now: Held) -> bool:
     cpu = before[:2] in (now[:2], (None, None))
     memory = before[2:] in (now[2:], (None, None))
     return cpu and memory
+
+
+def _after_init(pod: Pod, held: Held) -> Held:
+    """What is held beside the memory of init containers, which goes back when a later container begins."""
+    cpu, pod_cpu, memory, pod_memory = held
+    inits = {container.name for container in pod.containers if container.kind is ContainerKind.INIT}
+    if isinstance(memory, Mapping):
+        memory = {name: blocks for name, blocks in memory.items() if name not in inits}
+    return (cpu, pod_cpu, memory or None, pod_memory)
 
 
 def _is_static(node: Node) -> bool:
