@@ -55,7 +55,11 @@ class Installed:
     def dpkg(self, *words: str | Path) -> str:
         """Run dpkg; returns all that was printed."""
         done = subprocess.run(
-            ["dpkg", "--no-triggers", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+            ["dpkg", "--no-triggers", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stdout
         return done.stdout
