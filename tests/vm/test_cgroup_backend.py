@@ -115,14 +115,20 @@ def test_a_running_process_leaves_the_slice_before_the_exclusive_cgroup_exists(h
     assert deviations(wanted, host.backend.observe()) == ()
 
 
-def test_a_removed_pods_processes_die_and_the_pool_gets_the_cpus_back(host: KernelHost) -> None:
+def test_processes_of_a_pod_nobody_knows_share_with_all_and_its_cgroup_goes_with_the_last(
+    host: KernelHost,
+) -> None:
     enforce(host, with_exclusive(host))
     fast, web = host.spawn(), host.spawn()
     host.backend.add_process(CgroupDir("podb/fast"), fast)
     host.backend.add_process(WEB, web)
     enforce(host, shared_only(host))
-    assert host.processes[0].wait(10) == -9
-    assert allowed(web) == host.topology.online
+    assert host.backend.procs(CgroupDir("podb/fast")) == (fast,)
+    assert allowed(fast) == allowed(web) == host.topology.online
+    host.backend.kill(CgroupDir("podb"))
+    assert host.processes[0].wait(60) == -9
+    enforce(host, shared_only(host))
+    assert not host.backend.exists(CgroupDir("podb"))
     assert host.backend.procs(WEB) == (web,)
 
 
