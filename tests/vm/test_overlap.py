@@ -36,6 +36,7 @@ pytestmark = [pytest.mark.vm, pytest.mark.matrix]
 SAMPLES: Final = int(os.environ.get("NUMALET_SAMPLES") or 6_000)
 SLICES: Final = 8
 """So many have come and gone before it is enough."""
+Sampler = subprocess.Popen[bytes]
 SAMPLER: Final = (sys.executable, "-SE", overlap.__file__)
 SLEEPERS: Final = "for i in 1 2 3 4 5 6 7 8; do sleep 3600 & done; wait"
 FORKER: Final = "while :; do /bin/true; /bin/true & sleep 0.05; wait; done"
@@ -56,17 +57,19 @@ def crowd(node: Node) -> None:
     node.spawn("keeper", "side", "sh", "-c", FORKER)
 
 
-def coming_and_going(node: Node, make: Callable[[str], Json], name: str, go_on: Callable[[], bool]) -> int:
-    """Admit, run something, delete, as fast as the node can; how often."""
+def coming_and_going(node: Node, make: Callable[[str], Json], name: str, sampler: Sampler) -> int:
+    """Admit, run something, delete, as fast as the node can, while it is sampled; how often."""
     admissions = 0
-    while go_on():
-        node.admit(make(name))
-        admissions += 1
-        for directory in (node.root / f"poduid-{name}/main", node.root / f"poduid-{name}/shared.pool/side"):
-            if directory.exists():
-                join = f"echo $$ >{directory}/cgroup.procs && exec sleep 3600"
-                node.processes.append(subprocess.Popen(["sh", "-c", join], stderr=subprocess.DEVNULL))
-        node.delete(name)
+    try:
+        while sampler.poll() is None:
+            containers = node.admit(make(name))["containers"]
+            admissions += 1
+            for one in containers:
+                node.spawn(name, one["name"], "sleep", "3600")
+            node.delete(name)
+    except BaseException:
+        sampler.kill()
+        raise
     return admissions
 
 
@@ -82,14 +85,14 @@ def test_no_process_is_ever_allowed_on_a_slice_of_another(
         try:
             with ThreadPoolExecutor(len(makers)) as pool:
                 going = [
-                    pool.submit(coming_and_going, node, make, f"p{i}", lambda: sampler.poll() is None)
+                    pool.submit(coming_and_going, node, make, f"p{i}", sampler)
                     for i, make in enumerate(makers)
                 ]
             output = sampler.communicate()[0]
         finally:
             sampler.kill()
-    counts = overlap.Counts(**json.loads(output))
     admissions = sum(one.result() for one in going)
+    counts = overlap.Counts(**json.loads(output))
     for name, number in {
         "samples": counts.samples,
         "rounds": counts.rounds,
