@@ -165,11 +165,28 @@ class Node:
         """All pods' cgroups there are, relative to the root."""
         return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("pod*") if path.is_dir())
 
-    def files(self) -> Mapping[str, bytes]:
-        """What is stored: all but the lock, which names a process, and what is just being written."""
+    def files(self) -> Mapping[str, object]:
+        """What is stored of allocations: nothing of what containers do meanwhile, nor what is just being written."""
         passing = (".tmp", "lock")
         files = (p for p in self.state.rglob("*") if not p.name.endswith(passing) and p.is_file())
-        return {str(path.relative_to(self.state)): path.read_bytes() for path in files}
+        return {str(path.relative_to(self.state)): _stored(path) for path in files}
+
+
+def _stored(path: Path) -> object:
+    if path.parent.name != "pods":
+        return path.read_bytes()
+    record: Json = json.loads(path.read_bytes())
+    record.pop("lifecycle", None)
+    return record
+
+
+def held(pod: Json) -> Json:
+    """What a pod was given: not what its containers do meanwhile."""
+    containers = [
+        {key: value for key, value in container.items() if key not in ("state", "since", "restarts")}
+        for container in pod["containers"]
+    ]
+    return {**pod, "containers": containers, "ready": ""}
 
 
 @contextmanager

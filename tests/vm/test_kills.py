@@ -19,7 +19,7 @@ import pytest
 
 from agent.api.client import ControlError
 from agent.domain.idset import CpuSet
-from tests.vm.node import NUMALET, Json, Node, allowed, best_effort, exclusive, is_alive, mixed, running
+from tests.vm.node import NUMALET, Json, Node, allowed, best_effort, exclusive, held, is_alive, mixed, running
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(7200)]
 
@@ -93,7 +93,7 @@ class Load:
 def lasting(pod: Json) -> Json:
     """What must not change of a pod while others come and go."""
     shares = [{**c, "cpus": "shared"} if c["isolation"] == "host" else c for c in pod["containers"]]
-    return {**pod, "containers": shares}
+    return held({**pod, "containers": shares})
 
 
 def check(node: Node, load: Load) -> None:

@@ -16,6 +16,7 @@ from tests.vm.node import (
     allowed,
     best_effort,
     free_port,
+    held,
     mixed,
     pids_in,
     running,
@@ -28,7 +29,9 @@ def seen(node: Node) -> object:
     """All that must outlive the daemon: allocations, and processes with what they may use."""
     pods = node.pods()
     cgroups = [Path(c["cgroup"]) for pod in pods.values() for c in pod["containers"]]
-    return pods, [(pid, str(allowed(pid))) for cgroup in cgroups for pid in pids_in(cgroup)]
+    return {name: held(pod) for name, pod in pods.items()}, [
+        (pid, str(allowed(pid))) for cgroup in cgroups for pid in pids_in(cgroup)
+    ]
 
 
 @pytest.fixture(scope="module")
