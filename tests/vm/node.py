@@ -176,8 +176,7 @@ def _stored(path: Path) -> object:
     if path.parent.name != "pods":
         return path.read_bytes()
     record: Json = json.loads(path.read_bytes())
-    record.pop("lifecycle", None)
-    return record
+    return {key: value for key, value in record.items() if key not in ("lifecycle", "version", "checksum")}
 
 
 def held(pod: Json) -> Json:

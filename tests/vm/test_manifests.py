@@ -14,6 +14,7 @@ from tests.vm.node import (
     best_effort,
     container,
     exclusive,
+    held,
     is_alive,
     manifest,
     mixed,
@@ -45,11 +46,11 @@ def cpus_of(node: Node, name: str) -> int:
 def test_a_dropped_manifest_is_admitted_and_confines_every_process(node: Node) -> None:
     drop(node, "web.yaml", manifest(mixed("web")))
     wait_until(lambda: is_admitted(node, "web"), "the pod is admitted")
-    held = node.pods()["web"]
-    main, side = (CpuSet.parse(c["cpus"]) for c in held["containers"])
+    web = node.pods()["web"]
+    main, side = (CpuSet.parse(c["cpus"]) for c in web["containers"])
     assert len(main) == len(side) == 2
     assert main.isdisjoint(side)
-    assert main | side == CpuSet.parse(held["cpus"])
+    assert main | side == CpuSet.parse(web["cpus"])
     forking = ("sh", "-c", "sleep 600 & sleep 600 & wait")
     for name, cpus in (("main", main), ("side", side)):
         node.spawn("web", name, *forking)
@@ -57,7 +58,7 @@ def test_a_dropped_manifest_is_admitted_and_confines_every_process(node: Node) -
         wait_until(lambda cgroup=cgroup: len(pids_in(cgroup)) == 3, "all processes run")  # type: ignore[misc]
         for pid in pids_in(cgroup):
             assert allowed(pid) == cpus
-            assert process_status(pid)["Mems_allowed_list"] == held["memory"][0]["numaNodes"]
+            assert process_status(pid)["Mems_allowed_list"] == web["memory"][0]["numaNodes"]
 
 
 def test_an_edited_manifest_is_admitted_anew(node: Node) -> None:
@@ -74,15 +75,15 @@ def test_an_edited_manifest_is_admitted_anew(node: Node) -> None:
 def test_a_manifest_made_malformed_leaves_its_pods_alone(node: Node) -> None:
     file = drop(node, "web.yaml", manifest(mixed("web")))
     wait_until(lambda: is_admitted(node, "web"), "the pod is admitted")
-    held, process = node.pods(), node.spawn("web", "main")
+    given, process = held(node.pods()["web"]), node.spawn("web", "main")
     for text in ("{", "", "kind: Pod\nspec: {}\n"):
         file.write_text(text)
         wait_until(lambda: any("web.yaml" in p for p in node.status()["problems"]), "the problem is told")
-        assert node.pods() == held
+        assert held(node.pods()["web"]) == given
         assert process.poll() is None
         file.write_text(manifest(mixed("web")))
         wait_until(lambda: not node.status()["problems"], "the problem is over")
-    assert node.pods() == held
+    assert held(node.pods()["web"]) == given
     assert process.poll() is None
 
 

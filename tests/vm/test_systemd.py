@@ -21,6 +21,7 @@ from tests.vm.node import (
     Node,
     allowed,
     exclusive,
+    held,
     is_alive,
     manifest,
     mixed,
@@ -83,20 +84,20 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def test_start_returns_when_the_daemon_is_ready_and_the_status_says_how_it_is(service: Service) -> None:
-    held = service.pods()["web"]
-    assert held["state"] == "Admitted", "ready means that the manifests were followed"
+    web = service.pods()["web"]
+    assert web["state"] == "Admitted", "ready means that the manifests were followed"
     assert service.unit.show("ActiveState") == "active"
     assert service.unit.show("StatusText") == "1 pod, 4/16 CPUs exclusive, 0 problems"
     assert service.page("/readyz") == (200, "ok\n")
 
 
 def test_the_hardened_unit_reaches_systemd_and_keeps_the_host_off_exclusive_cpus(service: Service) -> None:
-    held = CpuSet.parse(service.status()["cpus"]["exclusive"])
-    assert held
+    slices = CpuSet.parse(service.status()["cpus"]["exclusive"])
+    assert slices
     for unit in ("init.scope", "system.slice", "user.slice"):
         assert systemctl("show", "--value", "--property=AllowedCPUs", unit).strip()
-        assert CpuSet.parse(text_of(MOUNT / unit / "cpuset.cpus.effective")).isdisjoint(held)
-    assert allowed(service.unit.main_pid).isdisjoint(held)
+        assert CpuSet.parse(text_of(MOUNT / unit / "cpuset.cpus.effective")).isdisjoint(slices)
+    assert allowed(service.unit.main_pid).isdisjoint(slices)
 
 
 def test_the_journal_has_every_message_with_its_priority(service: Service) -> None:
@@ -175,7 +176,7 @@ def test_a_service_with_the_example_drop_in_runs_inside_its_pods_container(servi
 
 
 def test_the_watchdog_is_fed_and_restarts_a_daemon_that_hangs(service: Service) -> None:
-    first, before = service.unit.main_pid, service.pods()["web"]
+    first, before = service.unit.main_pid, held(service.pods()["web"])
     process = service.spawn("web", "main")
     fed = service.unit.show("WatchdogTimestampMonotonic")
     wait_until(lambda: service.unit.show("WatchdogTimestampMonotonic") != fed, "it is fed", every=1)
@@ -184,18 +185,18 @@ def test_the_watchdog_is_fed_and_restarts_a_daemon_that_hangs(service: Service) 
     wait_until(lambda: service.unit.show("NRestarts") == "1", "systemd restarts the daemon", every=1)
     wait_until(lambda: service.unit.show("ActiveState") == "active", "the daemon is ready again", every=1)
     assert service.unit.main_pid != first
-    assert service.pods()["web"] == before
+    assert held(service.pods()["web"]) == before
     assert process.poll() is None
 
 
 def test_reload_restart_and_stop_leave_the_pods_processes_alone(service: Service) -> None:
     processes = [service.spawn("web", name) for name in ("main", "side")]
     cpus = [allowed(process.pid) for process in processes]
-    before = service.pods()["web"]
+    before = held(service.pods()["web"])
     for words in (["daemon-reload"], ["restart", service.unit.name]):
         systemctl(*words)
         assert [allowed(process.pid) for process in processes] == cpus
-    assert service.pods()["web"] == before
+    assert held(service.pods()["web"]) == before
     systemctl("stop", service.unit.name)
     assert service.unit.show("Result") == "success"
     assert not service.client.path.exists()
