@@ -15,7 +15,7 @@ from agent.simulate.spec import load_fleet
 from agent.sysfs.discovery import discover
 from agent.sysfs.recorded import load_recording
 
-EXAMPLE = Path(__file__).parents[2] / "docs/examples/fleet.yaml"
+EXAMPLE = Path(__file__).parents[2] / "docs/fleet.yaml"
 Json = dict[str, Any]
 
 

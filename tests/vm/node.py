@@ -13,11 +13,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from agent.api.client import ControlClient
+from agent.checkpoint.podrecord import decode_record, encode_record
 from agent.domain.idset import CpuSet
 
 Json = dict[str, Any]
@@ -165,18 +167,17 @@ class Node:
         """All pods' cgroups there are, relative to the root."""
         return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("pod*") if path.is_dir())
 
-    def files(self) -> Mapping[str, object]:
+    def files(self) -> Mapping[str, bytes]:
         """What is stored of allocations: nothing of what containers do meanwhile, nor what is just being written."""
         passing = (".tmp", "lock")
         files = (p for p in self.state.rglob("*") if not p.name.endswith(passing) and p.is_file())
         return {str(path.relative_to(self.state)): _stored(path) for path in files}
 
 
-def _stored(path: Path) -> object:
+def _stored(path: Path) -> bytes:
     if path.parent.name != "pods":
         return path.read_bytes()
-    record: Json = json.loads(path.read_bytes())
-    return {key: value for key, value in record.items() if key not in ("lifecycle", "version", "checksum")}
+    return encode_record(replace(decode_record(path.read_bytes()), lives={}, minor=0))
 
 
 def held(pod: Json) -> Json:
