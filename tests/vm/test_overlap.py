@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 
+from agent.api.client import ControlError
 from tests.vm import overlap
 from tests.vm.node import (
     MOUNT,
@@ -33,13 +34,13 @@ from tests.vm.node import (
 
 pytestmark = [pytest.mark.vm, pytest.mark.matrix]
 
-SAMPLES: Final = int(os.environ.get("NUMALET_SAMPLES") or 6_000)
-SLICES: Final = 8
+SAMPLES: Final = int(os.environ.get("NUMALET_SAMPLES") or 3_000)
+SLICES: Final = 6
 """So many have come and gone before it is enough."""
 Sampler = subprocess.Popen[bytes]
 SAMPLER: Final = (sys.executable, "-SE", overlap.__file__)
-SLEEPERS: Final = "for i in 1 2 3 4 5 6 7 8; do sleep 3600 & done; wait"
-FORKER: Final = "while :; do /bin/true; /bin/true & sleep 0.05; wait; done"
+SLEEPERS: Final = "for i in 1 2 3 4 5; do sleep 3600 & done; wait"
+FORKER: Final = "while :; do /bin/true; /bin/true & sleep 0.2; wait; done"
 SPINNER: Final = "while :; do :; done"
 
 
@@ -66,11 +67,22 @@ def coming_and_going(node: Node, make: Callable[[str], Json], name: str, sampler
             admissions += 1
             for one in containers:
                 node.spawn(name, one["name"], "sleep", "3600")
-            node.delete(name)
+            wait_until(lambda: is_deleted(node, name), f"{name} is gone")
     except BaseException:
         sampler.kill()
         raise
     return admissions
+
+
+def is_deleted(node: Node, name: str) -> bool:
+    """Delete a pod; False where its processes have not died in time, which is to be tried again."""
+    try:
+        node.delete(name)
+    except ControlError as error:
+        if "do not die within" not in error.message:
+            raise
+        return False
+    return True
 
 
 @pytest.mark.usefixtures("crowd")
