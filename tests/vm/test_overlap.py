@@ -40,7 +40,9 @@ SLICES: Final = 6
 Sampler = subprocess.Popen[bytes]
 SAMPLER: Final = (sys.executable, "-SE", overlap.__file__)
 SLEEPERS: Final = "for i in 1 2 3 4 5; do sleep 3600 & done; wait"
-FORKER: Final = "while :; do /bin/true; /bin/true & sleep 0.2; wait; done"
+FORKER: Final = "while :; do sleep 0.5 & wait; done"
+SLOWLY: Final = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
+"""Of emulated CPUs a whole one that spins takes half of what the node agent has to be quick with."""
 SPINNER: Final = "while :; do :; done"
 
 
@@ -48,7 +50,7 @@ SPINNER: Final = "while :; do :; done"
 def crowd(node: Node) -> None:
     """Sleep, spin and fork: in the node shared pool, as burstable and best effort, and in a pod of both kinds."""
     node.admit(pod("idle", container("sleep"), container("fork")))
-    node.admit(pod("burst", container("sleep", {"requests": {"cpu": "250m"}}), container("spin")))
+    node.admit(pod("burst", container("sleep", {"requests": {"cpu": "250m"}}), container("spin", SLOWLY)))
     node.admit(mixed("keeper"))
     node.spawn("idle", "sleep", "sh", "-c", SLEEPERS)
     node.spawn("idle", "fork", "sh", "-c", FORKER)
