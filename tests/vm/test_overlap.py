@@ -88,7 +88,7 @@ def is_deleted(node: Node, name: str) -> bool:
 
 
 @pytest.mark.usefixtures("crowd")
-@pytest.mark.timeout(120 + SAMPLES // 200)
+@pytest.mark.timeout(120 + SAMPLES // 20)
 def test_no_process_is_ever_allowed_on_a_slice_of_another(
     node: Node, record_property: Callable[[str, Any], None]
 ) -> None:
