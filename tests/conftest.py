@@ -8,6 +8,9 @@ from collections import Counter
 import pytest
 from hypothesis import settings
 
+# What contracts assert is told with its values, as in test modules.
+pytest.register_assert_rewrite("tests.systemdbus.contract", "tests.cgroup.contract")
+
 # No deadline in either: one example builds managers for a whole machine, and cores are shared.
 settings.register_profile("dev", max_examples=50, deadline=None, print_blob=True)
 settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True, derandomize=True)
