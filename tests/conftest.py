@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 
 import pytest
@@ -10,6 +11,9 @@ from hypothesis import settings
 
 # What contracts assert is told with its values, as in test modules.
 pytest.register_assert_rewrite("tests.systemdbus.contract", "tests.cgroup.contract")
+
+# A shell that runs this in the background has it ignore SIGINT, and the commands that tests start inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline in either: one example builds managers for a whole machine, and cores are shared.
 settings.register_profile("dev", max_examples=50, deadline=None, print_blob=True)

@@ -309,19 +309,24 @@ def _settings_lines(cgroup: Json) -> Iterator[str]:
     """Wanted, written and effective, file by file; what is not as it should be is marked."""
     if not cgroup.get("settings"):
         return
-    rows = [
+    rows = dict.fromkeys(
         (
-            line["file"],
+            "hugetlb.*.max" if _is_no_hugepages(line) else line["file"],
             line["wanted"] or "empty",
             line["actual"] or "-",
             line["effective"] or "-",
             well("as wanted") if line["met"] else failed("NOT AS WANTED"),
         )
         for line in cgroup["settings"]
-    ]
+    )
     yield from (
         f"  {line}" for line in table(("file", "wanted", "written", "effective", ""), rows).split("\n")
     )
+
+
+def _is_no_hugepages(line: Json) -> bool:
+    """One of the many limits, two a size, of a cgroup that has no huge pages, and that are as wanted."""
+    return str(line["file"]).startswith("hugetlb.") and line["wanted"] == "0" and line["met"]
 
 
 def _changed_at(pod: Json) -> str:

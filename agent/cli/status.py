@@ -99,6 +99,8 @@ def _pools(nodes: list[Json], *, unicode: bool) -> Iterator[str]:
     for node, pools in zip(nodes, every, strict=True):
         yield f"node {node['id']:<5} {cpu_bar(pools, unicode=unicode)}  {pools.words()}"
         for kind, held in node["memory"].items():
+            if not held["reserved"] and not held["allocatable"]:
+                continue  # huge pages of a size of which this node has none
             bar = share_bar(held["reserved"], held["allocatable"], unicode=unicode)
             text = f"{kind} {gib(held['reserved'])} of {gib(held['allocatable'])} held"
             yield f"           {bar}  {text}"

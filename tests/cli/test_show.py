@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import click
 import pytest
 
 from agent.cgroup.layout import CgroupDir
-from agent.cli.show import cpus_text
+from agent.cli.show import cpus_text, pod_text
 from agent.manifest.problem import Problems
 from agent.manifest.yamltext import read_yaml
 from tests.cli.command import Command
@@ -149,6 +150,23 @@ def test_what_the_kernel_has_otherwise_than_wanted_is_marked(filled: Command) ->
     filled.owner.reconcile()
     assert ["cpuset.cpus", "1-2", "1,7", "1,7", "NOT AS WANTED"] in cells(text)
     assert "NOT AS WANTED" not in filled("describe", "pod", "team").out
+
+
+def test_huge_pages_a_pod_has_none_of_are_one_line(filled: Command) -> None:
+    pod = filled("describe", "pod", "team", "-o", "json").json
+    limits = ("hugetlb.2MB.max", "hugetlb.2MB.rsvd.max", "hugetlb.1GB.max")
+    none = {"wanted": "0", "actual": "0", "effective": "", "met": True}
+    some = {"wanted": "2097152", "actual": "2097152", "effective": "", "met": True}
+    broken = {**none, "actual": "max", "met": False}
+    pod["containers"] = pod["ephemeralContainers"] = []
+    pod["settings"] = [{"file": name, **none} for name in limits]
+    pod["settings"] += [{"file": "hugetlb.64KB.max", **some}, {"file": "hugetlb.32MB.max", **broken}]
+    told = [row for row in cells(click.unstyle(pod_text(pod))) if row[0].startswith("hugetlb.")]
+    assert told == [
+        ["hugetlb.*.max", "0", "0", "-", "as wanted"],
+        ["hugetlb.64KB.max", "2097152", "2097152", "-", "as wanted"],
+        ["hugetlb.32MB.max", "0", "max", "-", "NOT AS WANTED"],
+    ]
 
 
 def test_names_are_for_scripts(filled: Command) -> None:

@@ -53,6 +53,15 @@ def test_a_healthy_node_on_one_screen(filled: Command) -> None:
     assert "\x1b" not in result.out
 
 
+def test_huge_pages_of_a_size_a_node_has_none_of_are_not_told(filled: Command) -> None:
+    answer = filled("status", "-o", "json").json
+    for node, pages in zip(answer["numaNodes"], (0, 1 << 30), strict=True):
+        node["memory"]["hugepages-1Gi"] = {**node["memory"]["memory"], "reserved": 0, "allocatable": pages}
+    told = [line for line in screen(answer, None).splitlines() if "hugepages" in line]
+    assert len(told) == 1
+    assert told[0].endswith("]  hugepages-1Gi 0 MiB of 1.0 GiB held")
+
+
 def test_a_problem_is_told_with_the_way_out_and_by_the_exit_status(degraded: Command) -> None:
     result = degraded("status")
     lines = result.out.splitlines()

@@ -119,6 +119,16 @@ def test_every_kind_of_change_is_seen(site: Site) -> None:
     assert len(seen) == 6
 
 
+def test_a_problem_is_told_with_its_way_out(site: Site) -> None:
+    site.owner.hardware_changed(lambda: site.node.plug(topology(offline=frozenset({1}))))
+    site.owner.manifest_problems(("x.yaml: malformed",))
+    body = site.ask("/live")[1]
+    assert "default/team is degraded" in body
+    assert "place it anew: numalet delete default/team, then apply it</p>" in body
+    assert "x.yaml: malformed<p" in body
+    assert "it is read again as soon as it changes</p>" in body
+
+
 def test_polling_does_not_draw_again(site: Site) -> None:
     site.ask("/live?width=600")
     face = site.server._server.pages["/live"].__self__  # type: ignore[attr-defined]

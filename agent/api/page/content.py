@@ -8,6 +8,7 @@ from typing import Final
 
 from agent.api.page.budget import Share, cpu_budget, memory_budget
 from agent.api.page.markup import Markup, element
+from agent.api.remedy import remedy_of
 from agent.api.view import picture
 from agent.containermanager.events import Event
 from agent.containermanager.snapshot import AdmittedPod, EndedPod, RejectedPod, Snapshot
@@ -89,9 +90,14 @@ def _held_memory(snapshot: Snapshot) -> str:
 
 def _problems(snapshot: Snapshot) -> Markup:
     troubles = snapshot.troubles
-    rows = [element("li", text) for text in troubles]
+    rows = [element("li", text, *_way_out(remedy_of(snapshot, text))) for text in troubles]
     content = element("ul", *rows) if rows else element("p", "Nothing is wrong.")
     return _section("problems", "Problems", content, class_="wrong" if rows else "fine", aria_live="polite")
+
+
+def _way_out(remedy: str) -> Iterator[Markup]:
+    if remedy:
+        yield element("p", remedy, class_="remedy")
 
 
 def _picture(snapshot: Snapshot, drawn: Picture, view: View) -> Markup:
