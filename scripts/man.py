@@ -143,14 +143,21 @@ def _escaped(text: str) -> str:
     return f"\\&{safe}" if safe.startswith((".", "'")) else safe
 
 
+def write_pages(directory: Path) -> Iterator[Path]:
+    """Write every page into the directory, which is made if it is missing; the files, as they are written."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for context in contexts():
+        path = directory / f"{page_name(context)}.1"
+        path.write_text(page(context), "utf-8")
+        yield path
+
+
 def main() -> None:
     """Write every page into the directory named on the command line."""
     if len(sys.argv) != 2:
         sys.exit("usage: scripts/gen-man DIRECTORY")
-    directory = Path(sys.argv[1])
-    directory.mkdir(parents=True, exist_ok=True)
-    for context in contexts():
-        (directory / f"{page_name(context)}.1").write_text(page(context), "utf-8")
+    for _ in write_pages(Path(sys.argv[1])):
+        pass
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import pytest
 
 from agent import __version__
 from scripts.lock import pinned, problems
+from scripts.man import contexts, page_name
 
 ROOT = Path(__file__).parents[1]
 MACHINE = ROOT / "tests/data/machines/64amd64-4p2n4ca2co.json.xz"
@@ -47,6 +48,8 @@ def test_the_wheel_holds_all_of_the_program_and_nothing_of_the_tree(wheel: Path)
     assert {name.split("/")[0] for name in files} == {"agent", f"{about}.dist-info", f"{about}.data"}
     assert f"{about}.dist-info/licenses/LICENSE" in files
     assert f"{about}.data/data/share/numalet/numalet.service" in files
+    pages = {Path(name).stem for name in files if name.startswith(f"{about}.data/data/share/man/man1/")}
+    assert pages == {page_name(context) for context in contexts()}
 
 
 def test_the_wheel_runs_in_an_environment_of_its_own(wheel: Path, tmp_path: Path) -> None:
