@@ -200,7 +200,9 @@ def test_problems_are_told_to_who_listens(reader: Reader) -> None:
     reader.site.owner.manifest_problems((f"{HOSTILE}.yaml: malformed",))
     reader.until(lambda: reader.find("#problems li"))
     assert region.id == reader.find("#problems")[0].id
-    assert reader.text("#problems li") == f"{HOSTILE}.yaml: malformed"
+    problem, way_out = reader.text("#problems li").split("\n", 1)
+    assert problem == f"{HOSTILE}.yaml: malformed"
+    assert way_out.strip() == "correct the file: it is read again as soon as it changes"
     assert reader.chromium.title.startswith("ready, 1 problem · ")
 
 

@@ -4,121 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from agent.api.client import ControlClient
-from tests.vm.node import (
-    MOUNT,
-    Json,
-    allowed,
-    best_effort,
-    is_alive,
-    manifest,
-    mixed,
-    process_status,
-    remove_cgroup,
-    text_of,
-    wait_until,
-)
+from tests.vm.installed import DROP_IN, ROOT, UNIT, Installed
+from tests.vm.node import allowed, best_effort, manifest, mixed, remove_cgroup, text_of, wait_until
 from tests.vm.units import systemctl
 
 pytestmark = pytest.mark.vm
 
-DEBS = Path("/opt/debs")
-"""scripts/vm-lane puts the packages there: the same build as revisions 1 and 2."""
-UNIT = "numalet.service"
-ROOT = MOUNT / "numalet"
-DROP_IN = Path(f"/run/systemd/system/{UNIT}.d/test.conf")
-COMMAND = "/usr/bin/numalet"
-"""Not the tree's, which comes first in the guest's PATH."""
 ELSEWHERE = (
     "dev proc sys tmp root results opt run/log run/systemd run/udev run/user "
     "var/cache var/lib/dpkg var/log var/tmp"
 )
 """Where others write meanwhile; what systemd and dpkg know of the package is asked for by name."""
-
-
-class Installed:
-    """The package, its service, and what a user does with it."""
-
-    def __init__(self) -> None:
-        self.client = ControlClient(Path("/run/numalet/control.sock"))
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self.files_before = files()
-
-    def dpkg(self, *words: str | Path) -> str:
-        """Run dpkg; returns all that was printed."""
-        done = subprocess.run(
-            ["dpkg", "--no-triggers", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
-
-    def install(self, revision: int) -> str:
-        """Install or upgrade."""
-        found = list(DEBS.glob(f"numalet_*-{revision}_*.deb"))
-        assert len(found) == 1, f"{DEBS} has {found}: run scripts/vm-lane, which puts them there"
-        return self.dpkg("--install", *found)
-
-    def show(self, name: str) -> str:
-        """A property of the unit."""
-        return systemctl("show", "--value", "--property", name, UNIT).strip()
-
-    def numalet(self, *words: str) -> str:
-        """The installed command."""
-        done = subprocess.run([COMMAND, *words], capture_output=True, text=True, check=False, cwd="/")
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def pods(self) -> dict[str, Json]:
-        """All pods by name."""
-        return {pod["name"]: pod for pod in self.client.call("GET", "/v1/pods")["pods"]}
-
-    def held(self) -> dict[str, tuple[str, Json, str]]:
-        """What each container was given, and its cgroup."""
-        return {
-            f"{pod}/{container['name']}": (container["cpus"], container["memory"], container["cgroup"])
-            for pod, told in self.pods().items()
-            for container in told["containers"]
-        }
-
-    def run(self, pod: str, container: str) -> int:
-        """Run a process in a container, as users do; its id."""
-        command = [COMMAND, "exec", pod, container, "--", "sleep", "900"]
-        process = subprocess.Popen(command, cwd="/")
-        self.processes.append(process)
-        wait_until(lambda: "sleep" in process_status(process.pid)["Name"], "it has become the command")
-        return process.pid
-
-    def placed(self) -> list[str]:
-        """Where each process that was started may run."""
-        return [
-            f"{process.pid}: {allowed(process.pid)}" for process in self.processes if is_alive(process.pid)
-        ]
-
-    def restarted(self, pid: str) -> bool:
-        """Whether another daemon than this one is ready."""
-        return self.show("ActiveState") == "active" and self.show("MainPID") not in (pid, "0")
-
-    def close(self) -> None:
-        """Leave the machine to the next test."""
-        for process in self.processes:
-            process.kill()
-            process.wait()
-        self.dpkg("--purge", "numalet")
-        remove_cgroup(ROOT)
-        shutil.rmtree(DROP_IN.parent, ignore_errors=True)
-        systemctl("daemon-reload")
 
 
 def files() -> set[str]:
@@ -133,7 +35,13 @@ def files() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def installed() -> Iterator[Installed]:
+def files_before() -> set[str]:
+    return files()
+
+
+@pytest.fixture(scope="module")
+def installed(files_before: set[str]) -> Iterator[Installed]:
+    assert files_before
     host = Installed()
     with ExitStack() as stack:
         stack.callback(host.close)
@@ -218,7 +126,9 @@ def test_removed_it_keeps_state_configuration_and_running_processes_and_says_so(
     assert systemctl("show", "--value", "--property=AllowedCPUs", "system.slice").strip() == ""
 
 
-def test_purged_it_leaves_running_processes_their_cgroups_and_else_nothing(installed: Installed) -> None:
+def test_purged_it_leaves_running_processes_their_cgroups_and_else_nothing(
+    installed: Installed, files_before: set[str]
+) -> None:
     placed = installed.placed()
     printed = installed.dpkg("--purge", "numalet")
     assert f"{ROOT}/poduid-web/main/cgroup.procs:1" in printed
@@ -227,6 +137,6 @@ def test_purged_it_leaves_running_processes_their_cgroups_and_else_nothing(insta
     assert "poduid-web" in left
     assert not any("quiet" in name for name in left)
     remove_cgroup(ROOT)
-    assert files() - installed.files_before == set()
-    assert installed.files_before - files() == set()
+    assert files() - files_before == set()
+    assert files_before - files() == set()
     assert installed.show("LoadState") == "not-found"

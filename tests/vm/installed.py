@@ -1,0 +1,96 @@
+"""The Debian package on a machine: its service, and what a user does with it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from agent.api.client import ControlClient
+from tests.vm.node import MOUNT, Json, allowed, is_alive, process_status, remove_cgroup, wait_until
+from tests.vm.units import systemctl
+
+DEBS: Final = Path("/opt/debs")
+"""scripts/vm-lane puts the packages there: the same build as revisions 1 and 2."""
+UNIT: Final = "numalet.service"
+ROOT: Final = MOUNT / "numalet"
+DROP_IN: Final = Path(f"/run/systemd/system/{UNIT}.d/test.conf")
+COMMAND: Final = "/usr/bin/numalet"
+"""Not the tree's, which comes first in the guest's PATH."""
+
+
+class Installed:
+    """The package, its service, and what a user does with it."""
+
+    def __init__(self) -> None:
+        self.client = ControlClient(Path("/run/numalet/control.sock"))
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def dpkg(self, *words: str | Path) -> str:
+        """Run dpkg; returns all that was printed."""
+        done = subprocess.run(
+            ["dpkg", "--no-triggers", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def install(self, revision: int) -> str:
+        """Install or upgrade."""
+        found = list(DEBS.glob(f"numalet_*-{revision}_*.deb"))
+        assert len(found) == 1, f"{DEBS} has {found}: run scripts/vm-lane, which puts them there"
+        return self.dpkg("--install", *found)
+
+    def show(self, name: str) -> str:
+        """A property of the unit."""
+        return systemctl("show", "--value", "--property", name, UNIT).strip()
+
+    def numalet(self, *words: str) -> str:
+        """The installed command."""
+        done = subprocess.run([COMMAND, *words], capture_output=True, text=True, check=False, cwd="/")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def pods(self) -> dict[str, Json]:
+        """All pods by name."""
+        return {pod["name"]: pod for pod in self.client.call("GET", "/v1/pods")["pods"]}
+
+    def held(self) -> dict[str, tuple[str, Json, str]]:
+        """What each container was given, and its cgroup."""
+        return {
+            f"{pod}/{container['name']}": (container["cpus"], container["memory"], container["cgroup"])
+            for pod, told in self.pods().items()
+            for container in told["containers"]
+        }
+
+    def run(self, pod: str, container: str) -> int:
+        """Run a process in a container, as users do; its id."""
+        command = [COMMAND, "exec", pod, container, "--", "sleep", "900"]
+        process = subprocess.Popen(command, cwd="/")
+        self.processes.append(process)
+        wait_until(lambda: "sleep" in process_status(process.pid)["Name"], "it has become the command")
+        return process.pid
+
+    def placed(self) -> list[str]:
+        """Where each process that was started may run."""
+        return [
+            f"{process.pid}: {allowed(process.pid)}" for process in self.processes if is_alive(process.pid)
+        ]
+
+    def restarted(self, pid: str) -> bool:
+        """Whether another daemon than this one is ready."""
+        return self.show("ActiveState") == "active" and self.show("MainPID") not in (pid, "0")
+
+    def close(self) -> None:
+        """Leave the machine to the next test."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        self.dpkg("--purge", "numalet")
+        remove_cgroup(ROOT)
+        shutil.rmtree(DROP_IN.parent, ignore_errors=True)
+        systemctl("daemon-reload")
