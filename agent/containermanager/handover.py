@@ -18,8 +18,9 @@ from agent.config.model import StateRecovery
 from agent.containermanager.journal import Journal
 from agent.containermanager.machine import Machine
 from agent.containermanager.takeover import take_over
+from agent.domain.idset import CpuSet
 from agent.domain.pod import Pod, PodUid
-from agent.domain.state import NodeState
+from agent.domain.state import Blocks, ContainerCpus, NodeState, holding_invariants
 from agent.errors import StateError
 from agent.manifest import ManifestError, parse_pod
 
@@ -111,8 +112,8 @@ def adopted(
 ) -> tuple[NodeState, tuple[PodRecord, ...]]:
     """What the next start makes of ``state`` and records of ``pods``, tried out, and those records.
 
-    Every pod keeps what it has; one that the kubelet gave no memory, for want of a Memory manager, may
-    get some. Raises StateError where that is not so.
+    Every pod keeps what it has; one that had no CPUs or no memory, since the policy that hands them out
+    was off when it came, may be given some, from what nobody holds. Raises StateError where that is not so.
     """
     records = _records(state, pods, machine, stamp)
     store = MemoryStore()
@@ -129,12 +130,21 @@ def adopted(
 
 
 def _keeps(after: NodeState, before: NodeState) -> bool:
-    old, new = before.memory, after.memory
+    """Tell whether who held anything of a resource holds exactly that, and nobody what is another's."""
+    cpu, memory = before.cpu, before.memory
     return (
-        after.cpu == before.cpu
-        and all(new.entries.get(uid) == held for uid, held in old.entries.items())
-        and all(new.pod_entries.get(uid) == held for uid, held in old.pod_entries.items())
+        all(_cpus(after, uid) == _cpus(before, uid) for uid in {*cpu.entries, *cpu.pod_entries})
+        and all(_memory(after, uid) == _memory(before, uid) for uid in {*memory.entries, *memory.pod_entries})
+        and not any(holding_invariants(after.cpu))
     )
+
+
+def _cpus(state: NodeState, uid: PodUid) -> tuple[ContainerCpus, CpuSet | None]:
+    return state.cpu.entries.get(uid, {}), state.cpu.pod_entries.get(uid)
+
+
+def _memory(state: NodeState, uid: PodUid) -> tuple[Mapping[str, Blocks], Blocks | None]:
+    return state.memory.entries.get(uid, {}), state.memory.pod_entries.get(uid)
 
 
 def _records(state: NodeState, pods: Iterable[Pod], machine: Machine, stamp: Stamp) -> tuple[PodRecord, ...]:
