@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Final
@@ -27,10 +27,11 @@ from agent.cgroup.units import UNLIMITED
 from agent.containermanager.events import EventKind
 from agent.containermanager.hostisolation import Host
 from agent.containermanager.machine import Machine
-from agent.domain.idset import CpuSet
+from agent.containermanager.predecessor import left_behind
+from agent.domain.idset import NO_CPUS, CpuSet
 from agent.domain.pod import Pod, PodUid
 from agent.domain.qos import qos_class
-from agent.domain.state import NodeState
+from agent.domain.state import CpuState, NodeState
 from agent.errors import HostError, StateError
 
 VIEWED_FILES: Final = (
@@ -203,7 +204,13 @@ class Enforcer:
             memory_isolation=memory,
             kernel=self._kernel,
             cgroup=self._settings,
+            withheld=self._withheld,
         )
+
+    @property
+    def _withheld(self) -> CpuSet:
+        shareable = self.machine.managers.cpu.adapted(CpuState()).default
+        return self.machine.topology.online - shareable if shareable else NO_CPUS  # none under policy none
 
     def directories(self, state: NodeState, pod: Pod) -> Mapping[str, CgroupDir]:
         """Each container's cgroup. Raises StateError for names that cannot be directories."""
@@ -213,6 +220,10 @@ class Enforcer:
             return {name: container_dir(facts, pod, name) for name in names}
         except ValueError as error:
             raise StateError(str(error), hint="give the pod another uid") from error
+
+    def left_behind(self, uid: PodUid, own: Collection[CgroupDir]) -> tuple[CgroupDir, ...]:
+        """See `left_behind`."""
+        return left_behind(self._cgroups, uid, own)
 
     def gather(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> int:
         """Move processes of containers whose cgroup was another under another policy; returns how many."""

@@ -45,6 +45,7 @@ from agent.containermanager.verdict import (
     VerdictKind,
     fault_of,
     name_taken,
+    uid_in_use,
 )
 from agent.domain.pod import Pod, PodUid
 from agent.domain.qos import qos_class
@@ -203,6 +204,10 @@ class ContainerManager:
         self._state = decision.state
         try:
             entry = self._entry(pod, source, admitted_at, decision.trace)
+            left = self._enforcer.left_behind(pod.uid, entry.directories.values())
+            if left:
+                self._state = before
+                return self._reject(pod, source, uid_in_use(pod, left), decision.trace)
             with self._timed(Stage.PERSIST):
                 self._journal.save(self._state)
                 self._journal.add(self._record(pod, source, admitted_at))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -19,8 +20,10 @@ DISCOVERY_ERROR: Final = "DiscoveryError"
 """The machine changed and could not be looked at since: nobody knows what there is to give."""
 INVALID_POD: Final = "InvalidPod"
 """The pod's uid cannot name a file or a cgroup, or its manifest cannot be stored."""
-MACHINE_FAULTS: Final = frozenset({STORAGE_ERROR, ENFORCEMENT_ERROR, DISCOVERY_ERROR})
-"""The pod fits; the machine failed. It may be handed in again."""
+UID_IN_USE: Final = "UidInUse"
+"""Processes of an earlier pod of this uid are in the way."""
+MACHINE_FAULTS: Final = frozenset({STORAGE_ERROR, ENFORCEMENT_ERROR, DISCOVERY_ERROR, UID_IN_USE})
+"""The pod fits; the machine failed, or is not rid of something yet. It may be handed in again."""
 
 
 def fault_of(error: NumaletError) -> str:
@@ -47,6 +50,12 @@ class Verdict:
     reason: str = ""
     message: str = ""
     remedy: str = ""
+
+
+def uid_in_use(pod: Pod, left: Sequence[str]) -> tuple[str, str, str]:
+    """The words of the refusal of a pod that has no container for the processes in ``left``, which are cgroups."""
+    message = f"processes of an earlier pod of uid {pod.uid} run in {', '.join(left)}, which are no containers of this one"
+    return UID_IN_USE, message, "end them, apply the pod as it was, or give this one another uid"
 
 
 def name_taken(pod: Pod, held: AdmittedPod | EndedPod, *, is_leaving: bool) -> Verdict:

@@ -12,12 +12,15 @@ from agent.cgroup.layout import CgroupDir
 from agent.checkpoint.store import CPU_FILE, MEMORY_FILE
 from agent.containermanager import ContainerManager, VerdictKind
 from agent.domain.idset import CpuSet
-from agent.domain.pod import PodUid
+from agent.domain.pod import Pod, PodUid
 from tests.containermanager.node import (
     Node,
     admitted_names,
     best_effort,
+    budgeted,
     fake_cgroups,
+    limits,
+    manifest,
     parsed,
     pod,
     topology,
@@ -132,6 +135,74 @@ def test_a_lost_pod_that_is_applied_again_gets_its_cgroup_and_processes_back() -
     assert len(node.cgroups.procs(MAIN)) == 1
     assert node.cgroups.effective_cpus(MAIN) == slice_of(owner, "old")
     assert owner.snapshot().strangers == {}
+    assert unsound(node, owner) == []
+
+
+def renamed() -> Pod:
+    document = manifest("old")
+    document["spec"]["containers"][0]["name"] = "other"
+    return parsed(document)
+
+
+def beside(node: Node, made: str) -> None:
+    """A process of an earlier pod of the uid, in a cgroup of its own."""
+    parts = made.split("/")
+    with node.cgroups.somebody_else():
+        for depth in range(1, len(parts) + 1):
+            node.cgroups.make(CgroupDir("/".join(parts[:depth])))
+    node.cgroups.add_process(CgroupDir(made), node.cgroups.spawn())
+
+
+@pytest.mark.parametrize(
+    ("new", "made", "left"),
+    [
+        pytest.param(renamed(), "", "poduid-old/main", id="other containers"),
+        pytest.param(parsed(best_effort("old")), "", "poduid-old/main", id="another class"),
+        pytest.param(
+            parsed(budgeted("old")), "poduid-old/helper", "poduid-old/helper", id="a slice, now in the pool"
+        ),
+        pytest.param(pod("old"), "poduid-old/debug-1", "poduid-old/debug-1", id="debug work"),
+        pytest.param(pod("old"), "poduid-old/A_b/c", "poduid-old/A_b", id="made by a workload"),
+        pytest.param(
+            pod("old"), "burstable/poduid-old", "burstable/poduid-old", id="in the pod's own cgroup"
+        ),
+    ],
+)
+def test_a_uid_that_is_used_again_waits_until_processes_that_the_new_pod_has_no_container_for_are_gone(
+    new: Pod, made: str, left: str
+) -> None:
+    node = orphaned()
+    owner = node.owner()
+    if made:
+        beside(node, made)
+    before, files = owner.snapshot().state, dict(node.store.files)
+    verdict = owner.admit(new, "api")
+    assert (verdict.kind, verdict.reason) == (VerdictKind.REJECTED, "UidInUse")
+    assert verdict.message == (
+        f"processes of an earlier pod of uid uid-old run in {left}, which are no containers of this one"
+    )
+    assert "another uid" in verdict.remedy
+    assert (owner.snapshot().state, node.store.files) == (before, files)
+    assert POD in owner.snapshot().strangers, "they count until they are gone"
+    assert owner.admit(pod("a", cpu="4"), "api").kind is VerdictKind.ADMITTED
+    for directory in (MAIN, CgroupDir(left)):
+        assert node.cgroups.effective_cpus(directory).isdisjoint(slice_of(owner, "a"))
+    for directory in {POD, CgroupDir(left)}:
+        node.cgroups.kill(directory)
+    owner.remove(PodUid("uid-a"), 0)
+    assert owner.admit(new, "api").kind is VerdictKind.ADMITTED
+    assert owner.snapshot().strangers == {}
+    assert unsound(node, owner) == []
+
+
+def test_who_can_be_taken_over_is_not_in_the_way() -> None:
+    node = orphaned()
+    owner = node.owner()
+    document = manifest("old", cpu="1")
+    document["spec"]["containers"].append({"name": "more", "resources": limits("1", "64Mi")})
+    assert owner.admit(parsed(document), "api").kind is VerdictKind.ADMITTED
+    assert len(node.cgroups.procs(MAIN)) == 1
+    assert node.cgroups.effective_cpus(MAIN) == slice_of(owner, "old")
     assert unsound(node, owner) == []
 
 

@@ -54,6 +54,27 @@ def test_pods_come_and_go_with_their_files(follow: Follow, root: Path) -> None:
     assert unsound(node, owner) == []
 
 
+def test_a_uid_with_processes_of_an_earlier_pod_is_taken_once_they_are_gone(
+    follow: Follow, root: Path
+) -> None:
+    node = Node()
+    old = CgroupDir("poduid-a")
+    node.cgroups.prepare()
+    for directory in (old, main := CgroupDir("poduid-a/before")):
+        node.cgroups.make(directory)
+    node.cgroups.add_process(main, node.cgroups.spawn())
+    owner = node.owner()
+    follower = follow(owner)
+    write(root / "a.yaml", manifest("a"))
+    for _ in range(2):
+        follower.sync()
+        assert owner.snapshot().rejected[PodUid("uid-a")].reason == "UidInUse"
+    node.cgroups.kill(old)
+    follower.sync()
+    assert admitted_names(owner) == ["a"]
+    assert unsound(node, owner) == []
+
+
 def test_a_changed_spec_is_admitted_anew_under_its_uid(follow: Follow, root: Path) -> None:
     owner = Node().owner()
     follower = follow(owner)

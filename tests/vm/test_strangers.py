@@ -30,7 +30,14 @@ def test_processes_of_a_pod_nobody_knows_are_held_to_the_shared_pool_until_they_
     assert allowed(stray.pid) == shared(node)
     assert allowed(stray.pid).isdisjoint(held)
     assert "numalet_unknown_pod_cgroups 1.0" in node.page("/metrics")[1]
+    heir = exclusive("heir")
+    heir["metadata"]["uid"] = "nobodys"
+    (verdict,) = node.apply(heir)
+    assert (verdict["verdict"], verdict["reason"]) == ("rejected", "UidInUse")
+    assert "of uid nobodys run in podnobodys, which" in verdict["message"]
+    assert allowed(stray.pid) == shared(node)
     stray.kill()
     stray.wait()
     wait_until(lambda: not cgroup.exists(), "the cgroup goes with its last process")
     wait_until(lambda: node.status()["problems"] == [], "nothing is told of it any more")
+    assert node.admit(heir)["state"] == "Admitted"
