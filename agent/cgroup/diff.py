@@ -3,7 +3,8 @@
 A cgroup is *bearing* if processes run on its own cpuset: containers that stand apart and shared
 pools. Pod cgroups only enclose. The order:
 
-1. enable missing controllers, top-down; remove what belongs to nobody
+1. enable missing controllers, top-down; open what somebody narrowed that only encloses; remove what belongs
+   to nobody
 2. bearing cgroups give up the CPUs they may not keep; nothing grows before everything has shrunk
 3. enclosing cgroups widen to old and new, so that every child's set fits at every moment
 4. the rare bearing cgroup whose old and new sets share nothing moves
@@ -16,7 +17,7 @@ Every write is read back before the next operation (see `Write`), and only diffe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from agent.cgroup import layout
@@ -32,6 +33,8 @@ from agent.cgroup.tree import (
     Observed,
     ObservedDir,
     RemoveDir,
+    Room,
+    Setting,
     Wanted,
     WantedDir,
     Write,
@@ -43,6 +46,8 @@ from agent.domain.idset import NO_CPUS, CpuSet
 _UNSEEN = ObservedDir()
 _NOT_OURS = frozenset({Kind.ROOT, Kind.FOREIGN})
 _BEARING = frozenset({Kind.POOL, Kind.CONTAINER})
+_OPEN = frozenset({Kind.ROOT, Kind.QOS, Kind.POD})
+"""What encloses others, and has room for them where that was not taken from it."""
 
 
 def diff(wanted: Wanted, observed: Observed) -> tuple[CgroupOp, ...]:
@@ -52,6 +57,7 @@ def diff(wanted: Wanted, observed: Observed) -> tuple[CgroupOp, ...]:
     sets = _CpusetOrder(wanted, observed, kept, wanted.dirs.keys() - planned.dirs.keys())
     return (
         *_enables(wanted, observed, kept),
+        *sets.openings,
         *_removals(wanted, observed),
         *sets.shrinks(),
         *sets.widenings(),
@@ -109,7 +115,9 @@ class _CpusetOrder:
         kept: tuple[CgroupDir, ...],
         strange: AbstractSet[CgroupDir],
     ) -> None:
-        confined = [d for d in kept if CPUS in wanted.dirs[d].settings]
+        confined = [
+            d for d in kept if layout.kind_of(d) is not Kind.POOLED and CPUS in wanted.dirs[d].settings
+        ]
         # Without cgroups of ours in it the processes of a stranger are in its pod cgroup itself.
         bare = strange - {layout.parent_of(d) for d in confined}
         self._bearing = [d for d in confined if layout.kind_of(d) in _BEARING or d in bare]
@@ -117,11 +125,25 @@ class _CpusetOrder:
         self._now: dict[CgroupDir, CpuSet] = {}
         self._text: dict[CgroupDir, str] = {}
         self._new = {d: cpus_in(wanted.dirs[d].settings[CPUS].text) for d in confined}
+        self.openings = tuple(_openings(wanted, observed, kept))
+        self._opened = {op.directory for op in self.openings if op.file == CPUS}
         for directory in confined:
             files = observed.dirs[directory].files
             self._text[directory] = files.get(CPUS, "")
-            # Without the controller the cgroup runs anywhere: it must shrink first.
-            self._now[directory] = cpus_in(files[CPUS_EFFECTIVE]) if CPUS_EFFECTIVE in files else _ALL
+            self._now[directory] = self._once_opened(directory, files)
+
+    def _once_opened(self, directory: CgroupDir, files: Mapping[str, str]) -> CpuSet:
+        """The CPUs of a cgroup, of which those above are known, when all above have theirs back."""
+        if directory in self._opened:
+            return self._new[directory]
+        if CPUS_EFFECTIVE not in files:
+            return _ALL  # without the controller the cgroup runs anywhere: it must shrink first
+        above = layout.parent_of(directory) if self._opened else directory
+        if above not in self._opened:
+            return cpus_in(files[CPUS_EFFECTIVE])
+        self._opened.add(directory)
+        room = self._now[above]
+        return cpus_in(files[CPUS]) & room or room
 
     def shrinks(self) -> Iterator[CgroupOp]:
         """Bearing cgroups keep only what they may keep, deepest first."""
@@ -167,6 +189,22 @@ class _CpusetOrder:
 _ALL = CpuSet((1 << 65_536) - 1)
 
 
+def _openings(wanted: Wanted, observed: Observed, kept: tuple[CgroupDir, ...]) -> Iterator[Write]:
+    """Cpusets that leave too little room, top-down: what is in them has what it asks for again."""
+    for directory in kept:
+        if layout.kind_of(directory) not in _OPEN:
+            continue
+        new, files = wanted.dirs[directory].settings, observed.dirs[directory].files
+        for file in EFFECTIVE:
+            setting = new.get(file)
+            if isinstance(setting, Room) and not setting.is_met(files.get(file, "")):
+                yield Write(directory, file, setting.text)
+
+
+def _is_opening(directory: CgroupDir, setting: Setting) -> bool:
+    return isinstance(setting, Room) and layout.kind_of(directory) in _OPEN
+
+
 def _creations(wanted: Wanted, observed: Observed) -> Iterator[CgroupOp]:
     for directory, new in wanted.dirs.items():
         if directory in observed.dirs:
@@ -180,13 +218,18 @@ def _creations(wanted: Wanted, observed: Observed) -> Iterator[CgroupOp]:
 def _other_writes(wanted: Wanted, observed: Observed, kept: tuple[CgroupDir, ...]) -> Iterator[CgroupOp]:
     for directory in kept:
         for op in _writes(directory, wanted.dirs[directory], observed.dirs[directory]):
-            if op.file != CPUS:
+            if op.file != CPUS or layout.kind_of(directory) is Kind.POOLED:
                 yield op
 
 
 def _writes(directory: CgroupDir, new: WantedDir, old: ObservedDir) -> Iterator[Write]:
     for file, setting in new.settings.items():
-        if file not in old.files or not setting.is_met(old.files[file]):
+        found = old.files.get(file)
+        if found is None:
+            is_met = isinstance(setting, Room)
+        else:
+            is_met = setting.is_met(found) or _is_opening(directory, setting)
+        if not is_met:
             yield Write(directory, file, setting.text)
 
 
@@ -224,6 +267,8 @@ def _file_deviations(shown: str, new: WantedDir, old: ObservedDir) -> Iterator[s
             yield f"{shown} has no {file}, wanted {setting.text}"
         elif not setting.is_met(found):
             yield f"{shown} has {file} {found or 'empty'}, wanted {setting.text}"
+        elif isinstance(setting, Room):
+            continue  # what is not there above it is missing where it is asked for
         elif file in EFFECTIVE and cpus_in(old.files.get(EFFECTIVE[file], "")) != cpus_in(setting.text):
             effective = old.files.get(EFFECTIVE[file]) or "nothing"
             yield f"{shown} asks for {file} {setting.text} and gets {effective}"

@@ -44,6 +44,8 @@ class Facts:
     memory_isolation: Isolations
     kernel: KernelOffer
     cgroup: CgroupSettings = field(default_factory=CgroupSettings)
+    withheld: CpuSet = NO_CPUS
+    """CPUs that no pod is given, not to share either (strict-cpu-reservation)."""
 
     @cached_property
     def shared_cpus(self) -> CpuSet:

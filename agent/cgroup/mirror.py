@@ -42,6 +42,7 @@ _VANISHED: Final = frozenset({"ENOENT", "ENODEV"})
 _POD: Final = frozenset({Kind.POD})
 _THEIRS: Final = frozenset({Kind.NESTED, Kind.FOREIGN})
 _NOTHING: Final = Wanted()
+_AS_MADE: Final = ObservedDir(files=dict.fromkeys(EFFECTIVE, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,7 @@ class Mirror:
         dirs = self._seen.setdefault(group, {})
         match op:
             case MakeDir(directory):
-                dirs[directory] = ObservedDir()
+                dirs[directory] = _AS_MADE
                 self._repaired(directory, REMOVED)
             case EnableControllers(directory, controllers):
                 known = dirs[directory]
@@ -222,6 +223,9 @@ class Mirror:
             case Write(directory, file, _):
                 known = dirs[directory]
                 dirs[directory] = replace(known, files={**known.files, **files})
+                self._blind |= (
+                    group == ROOT and file in EFFECTIVE
+                )  # what all pods have from above changes with it
                 self._repaired(directory, file)
             case RemoveDir(directory):
                 dirs.pop(directory, None)

@@ -24,6 +24,7 @@ from agent.cgroup.tree import (
     MEMS,
     PIDS_MAX,
     EmptyCpuset,
+    Room,
     Setting,
     Wanted,
     WantedDir,
@@ -66,9 +67,9 @@ def plan(facts: Facts) -> Wanted:
 def plan_base(facts: Facts, burstable: MilliCpu) -> Wanted:
     """What is above the pods, which depends on them only by the sum of `burstable_request`, and strangers."""
     builder = _Builder(facts)
-    builder.add_inner(ROOT, {})
-    builder.add_inner(BEST_EFFORT, _weight(MIN_SHARES))
-    builder.add_inner(BURSTABLE, _weight(shares_of(burstable)))
+    builder.add_inner(ROOT, builder.room())
+    builder.add_inner(BEST_EFFORT, {**builder.room(), **_weight(MIN_SHARES)})
+    builder.add_inner(BURSTABLE, {**builder.room(), **_weight(shares_of(burstable))})
     return replace(builder.wanted(), shared=facts.shared_cpus & facts.topology.online)
 
 
@@ -122,7 +123,7 @@ class _Builder:
 
     def _add(self, directory: CgroupDir, files: _Files, subtree: frozenset[str]) -> None:
         for file in (CPUS, MEMS):
-            if file in files and not files[file].text:
+            if file in files and not files[file].text and not isinstance(files[file], Room):
                 self._problems[directory] = f"{file} would be empty: none of its ids is online"
         self._dirs[directory] = WantedDir(
             settings={file: setting for file, setting in files.items() if file in self.facts.kernel.files},
@@ -150,6 +151,16 @@ class _Builder:
         """``cpuset.mems``: only nodes with memory; nothing on a machine that knows no nodes."""
         usable = self.facts.memory_nodes
         return {MEMS: Setting(str(nodes & usable))} if usable else {}
+
+    def room(self) -> _Files:
+        """The cpuset of a cgroup above the pods, which must not keep anything from them."""
+        online = self.facts.topology.online
+        cpus = Room(str(online), least=str(online - self.facts.withheld))
+        return {CPUS: cpus, **self.room_for_memory()}
+
+    def room_for_memory(self) -> _Files:
+        """``cpuset.mems`` of a cgroup that others of ours are in."""
+        return {file: _as_room(mems) for file, mems in self.mems(self.facts.memory_nodes).items()}
 
     def cpu(self, limit: MilliLimit, request: Shares) -> _Files:
         """``cpu.max`` and ``cpu.weight``."""
@@ -190,10 +201,11 @@ def _add_pod(builder: _Builder, pod: Pod) -> None:
     for name in pod.ephemeral:
         builder.add_leaf(layout.container_dir(directory, name), _ephemeral_files(builder, pod, name))
     if pooled:
-        builder.add_inner(layout.pool_dir(directory), _pool_files(builder, pod, pooled))
-    for container in pooled:
-        own = layout.pooled_dir(directory, container.name)
-        builder.add_leaf(own, _pooled_files(builder, pod, container))
+        pool = _pool_files(builder, pod, pooled)
+        builder.add_inner(layout.pool_dir(directory), pool)
+        for container in pooled:
+            own = layout.pooled_dir(directory, container.name)
+            builder.add_leaf(own, _pooled_files(builder, pod, container, pool))
 
 
 def _pod_files(builder: _Builder, pod: Pod) -> _Files:
@@ -206,6 +218,7 @@ def _pod_files(builder: _Builder, pod: Pod) -> _Files:
     limit = UNLIMITED if exclusive else resourceconfig.pod_cpu_limit(pod)
     files = {
         **builder.cpuset(cpus),
+        **builder.room_for_memory(),
         **builder.cpu(limit, shares_of(resourceconfig.pod_cpu_request(pod))),
         **builder.memory(resourceconfig.pod_memory_limit(pod)),
     }
@@ -261,16 +274,21 @@ def _pool_files(builder: _Builder, pod: Pod, pooled: tuple[Container, ...]) -> _
     }
 
 
-def _pooled_files(builder: _Builder, pod: Pod, container: Container) -> _Files:
+def _pooled_files(builder: _Builder, pod: Pod, container: Container, pool: _Files) -> _Files:
     facts = builder.facts
     nodes = facts.nodes_of(pod, container)
     inherited = nodes == facts.nodes_of_pool(pod)
     request = shares_of(resourceconfig.cpu_request(pod, container))
     return {
+        **{file: _as_room(pool[file]) for file in (CPUS, MEMS) if file in pool},
         **({} if inherited else builder.mems(nodes)),
         **builder.cpu(resourceconfig.cpu_limit(container), request),
         **builder.container(pod, container),
     }
+
+
+def _as_room(setting: Setting) -> Room:
+    return Room(setting.text, least=setting.text)
 
 
 def _pool_memory(facts: Facts, pod: Pod) -> ByteLimit:

@@ -56,6 +56,17 @@ class Setting:
         return found == self.text or found in self.accepted
 
 
+@dataclass(frozen=True, slots=True)
+class Room(Setting):
+    """A cpuset that does nothing of its own: not set, as it is made, or with room for ``least``."""
+
+    least: str = ""
+
+    def is_met(self, found: str) -> bool:
+        """Tell whether ``found`` needs no write."""
+        return not found or cpus_in(self.least) <= cpus_in(found)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedDir:
     """One cgroup: contents by file name in the order of writing, and ``subtree`` for its children."""

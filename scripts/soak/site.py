@@ -11,7 +11,7 @@ from typing import Final
 from agent.cgroup.diff import deviations
 from agent.cgroup.layout import CgroupDir, Kind, kind_of
 from agent.cgroup.plan import plan
-from agent.checkpoint.codec import decode_cpu, decode_memory
+from agent.checkpoint.codec import decode_cpu, decode_memory, encode_cpu, encode_memory
 from agent.checkpoint.convert import convert_cpu, convert_memory
 from agent.checkpoint.podrecord import encode_record
 from agent.checkpoint.reading import CpuFile, MemoryFile, read_stored
@@ -34,7 +34,6 @@ EVERY: Final = 8
 LONGEST: Final = 40
 """Changes of disk or kernel that most operations make at the most: one of the first so many fails."""
 ALL_GATES: Final = Gates()
-_SHELL: Final = {Kind.ROOT, Kind.QOS}
 FAILURES: Final = [mode for mode in Mode if mode is not Mode.DIE]
 
 Held = tuple[object, object, object, object]
@@ -183,11 +182,13 @@ class Site:
         if not self.held:
             return
         cgroups = self.node.cgroups
-        directory = self.choice.choice(sorted(d for d in cgroups.observe().dirs if kind_of(d) not in _SHELL))
+        directory = self.choice.choice(sorted(cgroups.observe().dirs))
         with suppress(HostError):
             match self.choice.randrange(5):
                 case 0:
-                    cgroups.write(directory, "cpuset.cpus", str(self.node.topology.online))
+                    online = self.node.topology.online
+                    cpus = self.choice.choice([online, CpuSet.of([self.choice.choice(list(online))])])
+                    cgroups.write(directory, "cpuset.cpus", str(cpus))
                 case 1:
                     cgroups.remove(directory)
                 case 2:
@@ -320,24 +321,26 @@ class Site:
         shot, config = self.owner.snapshot(), self.node.config
         if shot.degraded or self.offline or not _is_static(self.node):
             return
-        files = {name: read_stored(self.node.store.files[name]) for name in (CPU_FILE, MEMORY_FILE)}
-        cpu, memory = files[CPU_FILE], files[MEMORY_FILE]
-        assert isinstance(cpu, CpuFile)
-        assert isinstance(memory, MemoryFile)
         as_one = bool(shot.state.cpu.pod_entries or shot.state.memory.pod_entries)
         versions = self.choice.choice([(4, 3), (3, 2)] if as_one else [(4, 3), (3, 2), (2, 1)])
+        cpu, memory = _of_versions(versions, *map(self.node.store.files.__getitem__, (CPU_FILE, MEMORY_FILE)))
         state = NodeState(
-            cpu=decode_cpu(convert_cpu(cpu, versions[0]).raw, gates=ALL_GATES).state,
-            memory=decode_memory(convert_memory(memory, versions[1]).raw, gates=ALL_GATES).state,
+            cpu=decode_cpu(cpu, gates=ALL_GATES).state, memory=decode_memory(memory, gates=ALL_GATES).state
         )
         pods = tuple(entry.pod for uid, entry in shot.pods.items() if uid in state.pods())
-        _, records = adopted(state, pods, self.node.machine, Stamp(self.node.boot, self.node.now(), "import"))
+        kept, records = adopted(
+            state, pods, self.node.machine, Stamp(self.node.boot, self.node.now(), "import")
+        )
+        cpu, memory = _of_versions(
+            versions,
+            encode_cpu(config.cpu_policy.value, kept.cpu),
+            encode_memory(config.memory_policy.value, kept.memory),
+        )
         self.node.store.files = {
-            CPU_FILE: convert_cpu(cpu, versions[0]).raw,
-            MEMORY_FILE: convert_memory(memory, versions[1]).raw,
+            CPU_FILE: cpu,
+            MEMORY_FILE: memory,
             **{record_name(record.uid): encode_record(record) for record in records},
         }
-        assert config is self.node.config
         self.held = {pod.uid: self.held[pod.uid] for pod in pods}
         self.restart()
 
@@ -354,6 +357,14 @@ class Site:
         left = self.node.cgroups.observe().dirs.keys() - fresh.cgroups.observe().dirs.keys()
         if left:
             raise UnsoundError(f"cgroups are left: {sorted(left)}")
+
+
+def _of_versions(versions: tuple[int, int], cpu: bytes, memory: bytes) -> tuple[bytes, bytes]:
+    """The two checkpoints as programs of these versions write them."""
+    cpu_file, memory_file = read_stored(cpu), read_stored(memory)
+    assert isinstance(cpu_file, CpuFile)
+    assert isinstance(memory_file, MemoryFile)
+    return convert_cpu(cpu_file, versions[0]).raw, convert_memory(memory_file, versions[1]).raw
 
 
 def _is_late(before: Held, now: Held) -> bool:

@@ -101,6 +101,22 @@ class BackendContract:
         assert backend.read(MAIN, "cpuset.cpus") == ""
         assert backend.read(MAIN, "cpuset.cpus.effective") == "1-2"
 
+    def test_a_cpuset_with_processes_below_is_widened_but_not_unset_and_they_get_theirs_back(
+        self, host: Host
+    ) -> None:
+        backend = host.backend
+        open_up(backend)
+        backend.write(MAIN, "cpuset.cpus", "2-3")
+        backend.add_process(MAIN, host.spawn())
+        backend.write(ROOT, "cpuset.cpus", "0-1")
+        assert backend.read(MAIN, "cpuset.cpus") == "2-3"
+        assert backend.read(MAIN, "cpuset.cpus.effective") == "0-1"
+        with pytest.raises(EnforcementError) as caught:
+            backend.write(ROOT, "cpuset.cpus", "\n")
+        assert caught.value.code == "ENOSPC"
+        backend.write(ROOT, "cpuset.cpus", str(host.topology.online))
+        assert backend.read(MAIN, "cpuset.cpus.effective") == "2-3"
+
     @pytest.mark.parametrize(
         ("file", "text", "codes"),
         [

@@ -117,6 +117,36 @@ def test_controllers_that_were_taken_away_come_back_before_any_set_is_written() 
     assert fake.observe() == start
 
 
+def test_what_was_narrowed_above_the_pods_is_opened_first_and_nothing_in_it_is_written() -> None:
+    world = with_exclusive()
+    fake = settled(world)
+    for directory in (ROOT, CgroupDir("besteffort")):
+        fake.write(directory, "cpuset.cpus", "1")
+    assert deviations(world.wanted(), fake.observe())[:3] == (
+        "the root cgroup has cpuset.cpus 1, wanted 0-3",
+        "besteffort has cpuset.cpus 1, wanted 0-3",
+        "besteffort/poda asks for cpuset.cpus 0-1 and gets 1",
+    )
+    ops = diff(world.wanted(), fake.observe())
+    assert ops == (
+        Write(ROOT, "cpuset.cpus", "0-3"),
+        Write(CgroupDir("besteffort"), "cpuset.cpus", "0-3"),
+    )
+    apply(fake, ops)
+    assert deviations(world.wanted(), fake.observe()) == ()
+
+
+def test_a_pool_that_was_narrowed_from_above_leaves_a_new_slice_before_that_is_made() -> None:
+    fake = settled(shared_only())
+    fake.write(ROOT, "cpuset.cpus", "1")
+    ops = diff(with_exclusive().wanted(), fake.observe())
+    opened = ops.index(Write(ROOT, "cpuset.cpus", "0-3"))
+    shrunk = ops.index(Write(POOL_A, "cpuset.cpus", "0-1"))
+    assert opened < shrunk < ops.index(MakeDir(CgroupDir("podb")))
+    apply(fake, ops)
+    assert deviations(with_exclusive().wanted(), fake.observe()) == ()
+
+
 def test_a_cgroup_left_half_made_by_a_crash_is_confined() -> None:
     fake = settled(shared_only())
     fake.make(CgroupDir("podb"))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from agent.cgroup.backend import apply
+from agent.cgroup.backend import EnforcementError, apply
 from agent.cgroup.diff import deviations, diff
 from agent.cgroup.fake import FakeCgroups
 from agent.cgroup.layout import CgroupDir, Kind, kind_of, parent_of
-from agent.cgroup.tree import Wanted
+from agent.cgroup.tree import CPUS as CPUS_FILE
+from agent.cgroup.tree import Wanted, Write
 from agent.domain.idset import CpuSet
 from agent.domain.pod import Container, ContainerKind, PodUid
 from tests.cgroup.worlds import World, app, init, machine, pinned, pod, prepared, sidecar
@@ -193,6 +196,31 @@ def test_processes_of_pods_nobody_knows_any_more_live_on_and_never_get_into_a_sl
             if directory not in wanted.dirs
         )
         running = [*running, *populate(fake, wanted)]
+
+
+@settings(deadline=None)
+@given(histories(), st.data())
+def test_once_what_somebody_narrowed_above_the_pods_is_open_nobody_gets_into_a_slice(
+    history: list[World], data: st.DataObject
+) -> None:
+    fake = prepared(history[0].topology)
+    running: list[CgroupDir] = []
+    for world in history:
+        wanted = world.wanted()
+        end_all_but(fake, wanted)
+        shell = sorted(d for d in fake.observe().dirs if kind_of(d) in {Kind.ROOT, Kind.QOS})
+        for directory in data.draw(st.lists(st.sampled_from(shell), unique=True)):
+            if CPUS_FILE in fake.observe().dirs[directory].files:
+                cpus = CpuSet.of(data.draw(st.sets(st.integers(0, CPUS - 1), min_size=1)))
+                with suppress(EnforcementError):  # its effective set may be smaller still
+                    fake.write(directory, CPUS_FILE, str(cpus))
+        for op in diff(wanted, fake.observe()):
+            apply(fake, [op])
+            if not (isinstance(op, Write) and op.directory in shell):
+                assert overlaps(fake, world, running) == [], op
+        assert diff(wanted, fake.observe()) == ()
+        assert deviations(wanted, fake.observe()) == ()
+        running = populate(fake, wanted)
 
 
 @settings(deadline=None)

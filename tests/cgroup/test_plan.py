@@ -1,6 +1,7 @@
 import pytest
 
 from agent.cgroup.facts import CgroupSettings, container_dir
+from agent.cgroup.layout import CgroupDir
 from agent.cgroup.plan import plan
 from agent.cgroup.tree import KernelOffer
 from agent.cgroup.units import Micros
@@ -209,6 +210,21 @@ def test_the_burstable_class_weighs_as_much_as_its_pods_ask_for() -> None:
     wanted = World(pods={one: pod("one", app("a", ask)), two: pod("two", app("a", ask))}).wanted()
     assert texts(wanted, "burstable") == {"cpu.weight": "303"}
     assert texts(wanted, "besteffort") == {"cpu.weight": "1"}
+
+
+@pytest.mark.parametrize("directory", ["", "burstable", "besteffort"])
+def test_what_is_above_the_pods_has_no_cpuset_or_one_with_room_for_all_that_a_pod_may_be_given(
+    directory: str,
+) -> None:
+    files = World(withheld=CpuSet.of([0])).wanted().dirs[CgroupDir(directory)].settings
+    cpus, mems = files["cpuset.cpus"], files["cpuset.mems"]
+    assert (cpus.text, mems.text) == ("0-15", "0-1")
+    assert [cpus.is_met(text) for text in ("", "1-15", "0-15", "0-127", "0-14", "2")] == [True] * 4 + [
+        False
+    ] * 2
+    assert [mems.is_met(text) for text in ("", "0-1", "0")] == [True, True, False]
+    every = World().wanted().dirs[CgroupDir(directory)].settings["cpuset.cpus"]
+    assert (every.is_met("0-15"), every.is_met("1-15")) == (True, False)
 
 
 def test_a_weight_by_the_older_formula_is_left_alone() -> None:

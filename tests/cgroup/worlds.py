@@ -9,7 +9,7 @@ from agent.cgroup.facts import CgroupSettings, Facts
 from agent.cgroup.fake import FakeCgroups
 from agent.cgroup.layout import CgroupDir
 from agent.cgroup.plan import plan
-from agent.cgroup.tree import KernelOffer, Wanted
+from agent.cgroup.tree import KernelOffer, Room, Wanted
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
 from agent.domain.outcome import Isolation
 from agent.domain.pod import (
@@ -110,6 +110,7 @@ class World:
         default_factory=lambda: Settings(cpu_policy=CpuPolicy.STATIC, memory_policy=MemoryPolicy.STATIC)
     )
     cgroup: CgroupSettings = field(default_factory=CgroupSettings)
+    withheld: CpuSet = NO_CPUS
 
     @property
     def default(self) -> CpuSet:
@@ -134,6 +135,7 @@ class World:
             memory_isolation=self._levels(self.blocks),
             kernel=kernel or prepared(self.topology).offer(),
             cgroup=self.cgroup,
+            withheld=self.withheld,
         )
 
     def wanted(self) -> Wanted:
@@ -155,6 +157,10 @@ def prepared(topology: Topology) -> FakeCgroups:
 
 
 def texts(wanted: Wanted, directory: str) -> dict[str, str]:
-    """The contents planned for one cgroup, huge pages left out."""
+    """The contents planned for one cgroup, huge pages left out, and cpusets that nobody has to set."""
     settings = wanted.dirs[CgroupDir(directory)].settings
-    return {file: setting.text for file, setting in settings.items() if not file.startswith("hugetlb")}
+    return {
+        file: setting.text
+        for file, setting in settings.items()
+        if not (file.startswith("hugetlb") or isinstance(setting, Room))
+    }

@@ -57,7 +57,7 @@ def removes(name: str) -> Callable[[World], None]:
 
 
 def drifted() -> World:
-    """A cgroup is gone, another is wrong, one is nobody's, and the disk lacks a state that could not be written."""
+    """A cgroup is gone, others are wrong, one is nobody's, and the disk lacks a state that could not be written."""
     world = settled()
     world.fuse.arm(0, Mode.LASTING)
     with pytest.raises(StorageError):
@@ -67,6 +67,7 @@ def drifted() -> World:
     cgroups.remove(CgroupDir("poduid-old/main"))
     cgroups.write(CgroupDir("poduid-team/main"), "cpu.weight", "7")
     cgroups.write(CgroupDir("besteffort/poduid-guest/shared.pool"), "cpu.weight", "7")
+    cgroups.write(CgroupDir("besteffort"), "cpuset.cpus", "1")
     cgroups.make(CgroupDir("podnobodys"))
     return world
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -15,7 +16,8 @@ from agent.cgroup.fake import FakeCgroups
 from agent.cgroup.layout import ROOT, CgroupDir, Kind, group_of, kind_of
 from agent.cgroup.plan import plan
 from agent.cgroup.tree import CPUS, CgroupOp, MakeDir, Observed, Wanted, Write
-from agent.containermanager import ContainerManager
+from agent.config import Config
+from agent.containermanager import ContainerManager, VerdictKind
 from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
 from agent.errors import NumaletError
@@ -225,6 +227,78 @@ def test_what_others_did_is_counted_by_file_once_it_is_put_right(caplog: pytest.
     assert "memory.max was max" in caplog.text
     assert differs(node, owner) == ()
     assert owner.repair_drift() == 0
+
+
+POOLED = CgroupDir("besteffort/poduid-all-0/shared.pool/main")
+
+
+@pytest.mark.parametrize(
+    ("directory", "file", "text", "all_of_it"),
+    [
+        *((above, CPUS, "5", "0-63") for above in ("", "burstable", "besteffort")),
+        *((above, "cpuset.mems", "1", "0-1") for above in ("", "burstable", "besteffort", "poduid-own-0")),
+        (POOLED, CPUS, "5", "0,3-63"),
+        (POOLED, "cpuset.mems", "1", "0-1"),
+    ],
+)
+def test_a_cpuset_that_was_not_set_and_was_narrowed_is_put_right_and_counted_and_told_by_its_own_path(
+    directory: str, file: str, text: str, all_of_it: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    node, owner, cgroups = crowd(2, 1)
+    with cgroups.somebody_else():
+        cgroups.write(CgroupDir(directory), file, text)
+    caplog.clear()
+    assert owner.repair_drift() == 1
+    assert cgroups.read(CgroupDir(directory), file) == all_of_it
+    assert caplog.messages == [
+        f"cgroup {directory or 'root'} had drifted and was put right: {file} was {text}"
+    ]
+    shot = owner.snapshot()
+    assert (shot.drift_repairs, shot.failures) == ({file: 1}, ())
+    assert unsound(node, owner) == []
+    assert owner.repair_drift() == 0
+
+
+def test_a_root_without_the_cpus_that_no_pod_is_given_is_as_it_should_be() -> None:
+    options = {"strict-cpu-reservation": "true"}
+    node = Node(Config(cpu_options=options, reserved_cpus=CpuSet.of([0, 1])))
+    owner = node.owner()
+    owner.admit(parsed(best_effort("guest")), "api")
+    with node.cgroups.somebody_else():
+        node.cgroups.write(ROOT, CPUS, "2-7")
+    assert owner.repair_drift() == 0
+    assert owner.deviations() == ()
+    with node.cgroups.somebody_else():
+        node.cgroups.write(ROOT, CPUS, "3-7")
+    assert owner.repair_drift() == 1
+    assert node.cgroups.read(ROOT, CPUS) == "0-7"
+
+
+def test_a_slice_that_comes_after_the_root_was_narrowed_and_opened_again_is_left_by_all_before() -> None:
+    node, _ = guarded_node()
+    owner = node.owner()
+    owner.admit(parsed(best_effort("guest")), "api")
+    with node.cgroups.somebody_else():
+        node.cgroups.write(ROOT, CPUS, "0")
+    assert owner.repair_drift() == 1
+    for name in "ab":
+        assert owner.admit(pod(name, cpu="4"), "api").kind is VerdictKind.ADMITTED
+    assert unsound(node, owner) == []
+
+
+def test_a_root_that_cannot_be_opened_is_named_itself_and_it_heals(caplog: pytest.LogCaptureFixture) -> None:
+    node, owner, cgroups = crowd(1, 1)
+    with cgroups.somebody_else():
+        cgroups.write(CgroupDir("besteffort"), CPUS, "5")
+    cgroups.fail(CgroupDir("besteffort"), CPUS, errno.EACCES)
+    owner.repair_drift()
+    (failure,) = owner.snapshot().failures
+    assert failure.startswith("EnforcementError: cannot write '0-63' to besteffort/cpuset.cpus: permission")
+    cgroups.mend()
+    assert owner.repair_drift() == 1
+    assert owner.snapshot().failures == ()
+    assert owner.snapshot().drift_repairs == {CPUS: 1}
+    assert unsound(node, owner) == []
 
 
 def test_many_drifted_cgroups_are_not_all_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.domain.idset import CpuSet
 from tests.vm.node import (
     MOUNT,
     Node,
@@ -72,6 +73,48 @@ def test_a_file_that_somebody_wrote_is_put_right(watched: Node, file: str, text:
     wait_until(lambda: told(watched) == before + 1, "it is told once")
     wait_until(lambda: watched.client.call("GET", "/v1/deviations") == {"deviations": []}, "nothing deviates")
     assert allowed(process.pid) == cpus
+
+
+@pytest.mark.parametrize(
+    ("directory", "file", "text", "right"),
+    [
+        pytest.param(".", "cpuset.cpus", "1", MOUNT, id="the root's CPUs"),
+        pytest.param(".", "cpuset.mems", "1", MOUNT, id="the root's memory nodes"),
+        pytest.param("besteffort", "cpuset.cpus", "0", MOUNT, id="a class's CPUs"),
+        pytest.param("poduid-web", "cpuset.mems", "1", MOUNT, id="a pod's memory nodes"),
+        pytest.param(
+            "poduid-web/shared.pool/side",
+            "cpuset.cpus",
+            "",
+            "poduid-web/shared.pool",
+            id="a pool's container",
+        ),
+    ],
+)
+def test_a_cpuset_that_only_has_to_leave_room_is_opened_and_told_by_its_own_path(
+    watched: Node, directory: str, file: str, text: str, right: Path | str
+) -> None:
+    process, before = watched.spawn("web", "main"), told(watched)
+    cpus, counted = allowed(process.pid), repairs(watched, file)
+    everything = text_of(watched.root / right / f"{file}.effective")
+    # The highest CPU of a pool is on none of the first ones.
+    narrow = text or str(max(CpuSet.parse(everything)))
+    subprocess.run(["sh", "-c", f"echo {narrow} >{watched.root / directory / file}"], check=True)
+    repaired(watched, watched.root / directory / file, everything)
+    wait_until(lambda: told(watched) == before + 1, "it is told once")
+    shown = "root" if directory == "." else directory
+    assert f"cgroup {shown} had drifted and was put right: {file} was {narrow}" in watched.log.read_text()
+    assert repairs(watched, file) == counted + 1
+    wait_until(lambda: watched.client.call("GET", "/v1/deviations") == {"deviations": []}, "nothing deviates")
+    assert allowed(process.pid) == cpus
+    assert watched.page("/readyz") == (200, "ok\n")
+
+
+def repairs(node: Node, file: str) -> int:
+    """How often this file was put right, by the metrics."""
+    lines = node.page("/metrics")[1].splitlines()
+    name = f'cgroup_drift_repairs_total{{file="{file}"}} '
+    return sum(int(float(line.removeprefix(name))) for line in lines if line.startswith(name))
 
 
 def test_a_cgroup_that_somebody_removed_is_made_again(watched: Node) -> None:
