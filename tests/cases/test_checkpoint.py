@@ -178,18 +178,19 @@ def test_a8_a_file_lost_in_a_power_cut_costs_no_pod_its_place(name: str, damage:
     assert again.snapshot().problems[0].startswith(name)
 
 
-def test_a9_a_wrong_checksum_is_reported_with_the_file_and_both_sums() -> None:
+@pytest.mark.parametrize("name", [CPU_FILE, MEMORY_FILE])
+def test_a9_a_wrong_checksum_is_reported_with_the_file_and_both_sums(name: str) -> None:
     node = Node()
     owner = node.owner()
     owner.admit(pod("a"), "api")
     before = owner.snapshot().state
-    document = json.loads(node.store.files[CPU_FILE])
+    document = json.loads(node.store.files[name])
     right, document["dataChecksum"] = document["dataChecksum"], 4711
-    node.store.files[CPU_FILE] = json.dumps(document).encode()
+    node.store.files[name] = json.dumps(document).encode()
     again = node.owner()
     assert again.snapshot().state == before
     [problem] = again.snapshot().problems
-    assert problem.startswith(CPU_FILE)
+    assert problem.startswith(name)
     assert "the stored checksum is 4711" in problem
     assert f"the content's is {right}" in problem
 
@@ -303,6 +304,29 @@ def test_a11_policy_none_keeps_nothing() -> None:
     managers = new_managers(Settings(), topology())
     state = restore(managers, NodeState())
     assert admit(managers, state, pod("a")).state == NodeState()
+
+
+@pytest.mark.parametrize("document", [manifest("a"), budgeted("a")], ids=["a slice", "a budget"])
+def test_a22_a_container_that_is_killed_and_comes_back_in_place_finds_what_it_had(
+    document: dict[str, object],
+) -> None:
+    node = Node()
+    owner = node.owner()
+    owner.admit(parsed(document), "api")
+    owner.admit(pod("b", cpu="1"), "api")
+    before, directory = owner.snapshot().state, owner.snapshot().pods[PodUid("uid-a")].directories["main"]
+    for _ in range(3):
+        pid = node.cgroups.spawn()
+        node.cgroups.add_process(directory, pid)
+        owner.containers.changed([directory])
+        allowed = node.cgroups.effective_cpus(directory)
+        assert allowed == owner.snapshot().cpus(PodUid("uid-a"), "main")
+        node.cgroups.exit(pid)
+        owner.containers.changed([directory])
+        assert owner.reconcile() == 0
+        assert owner.snapshot().state == before
+    assert owner.snapshot().lives[PodUid("uid-a")]["main"].restarts == 2
+    assert unsound(node, owner) == []
 
 
 def test_a22_a_late_removal_of_a_pod_does_not_free_another_of_its_name() -> None:
