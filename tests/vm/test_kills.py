@@ -21,10 +21,10 @@ from agent.api.client import ControlError
 from agent.domain.idset import CpuSet
 from tests.vm.node import NUMALET, Json, Node, allowed, best_effort, exclusive, held, is_alive, mixed, running
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(7200)]
-
 KILLS = int(os.environ.get("NUMALET_KILLS") or 12)
 SEED = int(os.environ.get("NUMALET_SEED") or random.SystemRandom().randrange(1 << 32))
+pytestmark = [pytest.mark.vm, pytest.mark.timeout(600 + 30 * KILLS)]
+
 MOST_PODS = 4
 LONG = 600.0
 """Seconds for a start: hundreds of them meet many a busy moment of the host."""
