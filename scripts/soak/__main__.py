@@ -1,7 +1,7 @@
-"""Run the soak: ``python -m scripts.soak [--operations N] [--seed S] [--processes P]``, or `make soak`.
+"""Run the soak: ``python -m scripts.soak [--operations N] [--seed S] [--processes P] [--first M]``, or `make soak`.
 
 Each machine has a seed of its own, made of the run's seed and its number, and lives for so many
-operations. A failure prints what repeats it.
+operations. A failure prints what repeats it; once it is mended, ``--first`` goes on from there.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def main() -> None:
     sizes = [PER_MACHINE] * (options.operations // PER_MACHINE)
     if options.operations % PER_MACHINE:
         sizes.append(options.operations % PER_MACHINE)
+    machines = list(enumerate(sizes))[options.first :]
     with ProcessPoolExecutor(options.processes) as pool:
-        futures = [pool.submit(live, options.seed, number, size) for number, size in enumerate(sizes)]
+        futures = [pool.submit(live, options.seed, number, size) for number, size in machines]
         for future in as_completed(futures):
             lived = future.result()
             done += lived.done
@@ -75,7 +76,7 @@ def main() -> None:
                 shown = time.monotonic()
                 print(f"soak: {done.total()} operations in {shown - started:.0f} s", flush=True)
     kinds = ", ".join(f"{number} {name}" for name, number in done.most_common())
-    print(f"soak: {done.total()} operations on {len(sizes)} machines kept every invariant: {kinds}")
+    print(f"soak: {done.total()} operations on {len(machines)} machines kept every invariant: {kinds}")
     print(f"soak: seed {options.seed}, {time.monotonic() - started:.0f} s")
 
 
@@ -85,6 +86,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--machine", type=int, help="only this one")
+    parser.add_argument("--first", type=int, default=0, help="leave out those before this one")
     return parser.parse_args()
 
 
