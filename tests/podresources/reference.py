@@ -42,6 +42,18 @@ V1ALPHA1: Final[Mapping[str, str]] = {
     "ContainerResources": "name:string=1 devices*ContainerDevices=2",
     "ContainerDevices": "resource_name:string=1 device_ids*string=2",
 }
+HEALTH: Final[Mapping[str, str]] = {
+    "HealthCheckRequest": "service:string=1",
+    "HealthCheckResponse": "status:int64=1",  # an enum: 1 is SERVING
+}
+REFLECTION: Final[Mapping[str, str]] = {
+    "ServerReflectionRequest": "host:string=1 file_by_filename?string=3 file_containing_symbol?string=4 list_services?string=7",
+    "ServerReflectionResponse": "valid_host:string=1 original_request:ServerReflectionRequest=2 file_descriptor_response:FileDescriptorResponse=4 list_services_response:ListServiceResponse=6 error_response:ErrorResponse=7",
+    "FileDescriptorResponse": "file_descriptor_proto*bytes=1",
+    "ListServiceResponse": "service*ServiceResponse=1",
+    "ServiceResponse": "name:string=1",
+    "ErrorResponse": "error_code:int64=1 error_message:string=2",
+}
 METHODS: Final[Mapping[str, tuple[str, str]]] = {
     "v1.PodResourcesLister/List": ("ListPodResourcesRequest", "ListPodResourcesResponse"),
     "v1.PodResourcesLister/Get": ("GetPodResourcesRequest", "GetPodResourcesResponse"),
@@ -50,11 +62,21 @@ METHODS: Final[Mapping[str, tuple[str, str]]] = {
         "AllocatableResourcesResponse",
     ),
     "v1alpha1.PodResourcesLister/List": ("ListPodResourcesRequest", "ListPodResourcesResponse"),
+    "grpc.health.v1.Health/Check": ("HealthCheckRequest", "HealthCheckResponse"),
+    "grpc.health.v1.Health/Watch": ("HealthCheckRequest", "HealthCheckResponse"),
+    **{
+        f"grpc.reflection.{version}.ServerReflection/ServerReflectionInfo": (
+            "ServerReflectionRequest",
+            "ServerReflectionResponse",
+        )
+        for version in ("v1", "v1alpha")
+    },
 }
 _SCALARS = {
     "string": FieldDescriptorProto.TYPE_STRING,
     "int64": FieldDescriptorProto.TYPE_INT64,
     "uint64": FieldDescriptorProto.TYPE_UINT64,
+    "bytes": FieldDescriptorProto.TYPE_BYTES,
 }
 
 
@@ -87,7 +109,13 @@ def _file(package: str, tables: Mapping[str, str]) -> FileDescriptorProto:
 
 
 _POOL = descriptor_pool.DescriptorPool()
-for _package, _tables in (("v1", V1), ("v1alpha1", V1ALPHA1)):
+for _package, _tables in (
+    ("v1", V1),
+    ("v1alpha1", V1ALPHA1),
+    ("grpc.health.v1", HEALTH),
+    ("grpc.reflection.v1", REFLECTION),
+    ("grpc.reflection.v1alpha", REFLECTION),
+):
     _POOL.Add(_file(_package, _tables))
 
 
@@ -136,18 +164,39 @@ class Client:
     def allocatable(self) -> Json:
         return self.call("v1.PodResourcesLister/GetAllocatableResources")
 
+    def health(self, service: str) -> int:
+        """The status that a check of ``service`` gives."""
+        status: int = self.call("grpc.health.v1.Health/Check", service=service)["status"]
+        return status
+
+    def watch(self) -> Any:
+        """A watch over the health of everything; ends when it is cancelled."""
+        request, answer = map(message_class, self._names("grpc.health.v1.Health/Watch"))
+        call = self.channel.unary_stream("/grpc.health.v1.Health/Watch", _serialized, answer.FromString)
+        return call(request())
+
+    def reflect(self, version: str, **request: str) -> Any:
+        """The answer to one question about what is served."""
+        method = f"grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
+        asked, answer = map(message_class, self._names(method))
+        call = self.channel.stream_stream(f"/{method}", _serialized, answer.FromString)
+        (found,) = call(iter((asked(**request),)), timeout=20)
+        return found
+
     def _stub(self, method: str) -> Callable[..., Message]:
         answer = message_class(self._names(method)[1])
-        stub: Callable[..., Message] = self.channel.unary_unary(
-            f"/{method}", lambda request: request.SerializeToString(), answer.FromString
-        )
+        stub: Callable[..., Message] = self.channel.unary_unary(f"/{method}", _serialized, answer.FromString)
         return stub
 
     @staticmethod
     def _names(method: str) -> tuple[str, str]:
-        package = method.partition(".")[0]
+        package = method.partition("/")[0].rpartition(".")[0]
         request, answer = METHODS[method]
         return f"{package}.{request}", f"{package}.{answer}"
+
+
+def _serialized(message: Message) -> bytes:
+    return message.SerializeToString()
 
 
 def plain(message: Message) -> Json:

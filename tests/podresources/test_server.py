@@ -14,8 +14,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from agent.api.podresources.server import PodResourcesServer
 from agent.domain.pod import PodUid
@@ -24,6 +23,7 @@ from tests.containermanager.node import Node, budgeted, manifest, parsed
 from tests.podresources.reference import Client, Json, RefusedError
 from tests.podresources.serving import Clock, Hasty, Serving, serving
 
+SERVING = 1
 SERVICES = ("v1.PodResourcesLister", "v1alpha1.PodResourcesLister")
 
 
@@ -69,7 +69,7 @@ def test_all_calls_together_have_ten_at_once_and_a_hundred_a_second(tmp_path: Pa
         clock.now += 0.0101
         assert client.list() == {}
         assert refusal(client, "v1.PodResourcesLister/List") == limited
-        assert health(client, "") == "SERVING"
+        assert client.health("") == SERVING
 
 
 def test_every_call_is_counted_with_its_version(both: tuple[Serving, Client]) -> None:
@@ -158,36 +158,31 @@ def test_every_list_is_of_one_moment_while_pods_come_and_go(both: tuple[Serving,
 # --- health and reflection ------------------------------------------------------------------
 
 
-def health(client: Client, service: str) -> str:
-    answer = health_pb2_grpc.HealthStub(client.channel).Check(health_pb2.HealthCheckRequest(service=service))
-    return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
-
-
 @pytest.mark.parametrize("service", ["", *SERVICES])
 def test_what_is_served_is_healthy(both: tuple[Serving, Client], service: str) -> None:
-    assert health(both[1], service) == "SERVING"
+    assert both[1].health(service) == SERVING
 
 
 def test_many_who_watch_the_health_hold_up_nobody(both: tuple[Serving, Client]) -> None:
     _served, client = both
-    watch = health_pb2_grpc.HealthStub(client.channel).Watch
-    watchers = [watch(health_pb2.HealthCheckRequest()) for _ in range(40)]
-    assert {next(watcher).status for watcher in watchers} == {health_pb2.HealthCheckResponse.SERVING}
+    watchers = [client.watch() for _ in range(40)]
+    assert {next(watcher).status for watcher in watchers} == {SERVING}
     assert client.list() == {}
     for watcher in watchers:
         watcher.cancel()
 
 
-def test_reflection_tells_services_and_messages(both: tuple[Serving, Client]) -> None:
-    database = ProtoReflectionDescriptorDatabase(both[1].channel)
-    assert set(database.get_services()) == {
-        *SERVICES,
-        "grpc.health.v1.Health",
-        "grpc.reflection.v1alpha.ServerReflection",
-    }
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+def test_reflection_tells_services_and_messages(both: tuple[Serving, Client], version: str) -> None:
+    client = both[1]
+    listed = client.reflect(version, list_services="").list_services_response.service
+    assert {service.name for service in listed} == {*SERVICES, "grpc.health.v1.Health"}
     for service in SERVICES:
-        file = database.FindFileContainingSymbol(service)
+        found = client.reflect(version, file_containing_symbol=service).file_descriptor_response
+        (file,) = (FileDescriptorProto.FromString(raw) for raw in found.file_descriptor_proto)
         assert f"{file.package}.{file.service[0].name}" == service
+    unknown = client.reflect(version, file_containing_symbol="v1.Nobody").error_response
+    assert unknown.error_code == grpc.StatusCode.NOT_FOUND.value[0]
 
 
 # --- the socket -----------------------------------------------------------------------------
@@ -264,6 +259,8 @@ def test_clients_find_their_way_back_after_a_restart(vacant: Path) -> None:
 
 
 def test_only_a_daemon_that_serves_it_pays_for_grpc() -> None:
-    code = "import sys, agent.cli, agent.daemon; print({'grpc', 'google.protobuf'} & set(sys.modules))"
+    code = (
+        "import sys, agent.cli, agent.daemon; print({'grpclib', 'h2', 'google.protobuf'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -1,26 +1,30 @@
 """The PodResources API on a unix socket, as the kubelet serves it: gRPC, v1 and v1alpha1.
 
 Beside it gRPC's own health and reflection services, so that standard tools can look in. The rate
-limit is the kubelet's and counts the calls of all clients together.
+limit is the kubelet's and counts the calls of all clients together. One thread serves all of them
+with asyncio; it sleeps while nobody calls.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
-from urllib.parse import quote
 
-import grpc
-from google.protobuf.message import Message
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from google.protobuf.message import DecodeError, Message
+from grpclib.const import Cardinality, Handler, Status
+from grpclib.exceptions import GRPCError
+from grpclib.health.service import OVERALL, Health
+from grpclib.reflection.service import ServerReflection
+from grpclib.server import Stream
 
 from agent.api.podresources.answers import AnswerError, Answers
+from agent.api.podresources.connection import ConnectionServer
 from agent.api.podresources.ratelimit import TokenBucket
 from agent.api.podresources.v1 import api_pb2 as v1
 from agent.api.podresources.v1alpha1 import api_pb2 as v1alpha1
@@ -38,9 +42,7 @@ PER_SECOND: Final = 100.0
 BURST: Final = 10
 
 _SERVICE: Final = "PodResourcesLister"
-_NAMES: Final = (f"{V1}.{_SERVICE}", f"{V1ALPHA1}.{_SERVICE}")
-_WORKERS: Final = 16
-_STOP_SECONDS: Final = 0.5
+_BACKLOG: Final = 256
 
 
 class PodResourcesServer:
@@ -55,66 +57,109 @@ class PodResourcesServer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.path = path
-        self._count = count
-        self._bucket = TokenBucket(per_second=PER_SECOND, burst=BURST, clock=clock)
-        self._health = health.HealthServicer()
-        self._server = grpc.server(ThreadPoolExecutor(_WORKERS, thread_name_prefix="pod-resources"))
-        self._add_services(Answers(snapshot))
-        with socket_place(path, mode, "podResourcesSocket"):
-            with socket.socket(socket.AF_UNIX) as trial:
-                trial.bind(str(path))  # gRPC would only say that it failed, not why
-            self._server.add_insecure_port(f"unix:{quote(str(path))}")
+        self._calls = _Calls(Answers(snapshot), count, clock)
+        self._listener = socket.socket(socket.AF_UNIX)
+        try:
+            with socket_place(path, mode, "podResourcesSocket"):
+                self._listener.bind(str(path))
+                self._listener.listen(_BACKLOG)
+        except BaseException:
+            self._listener.close()
+            raise
+        self._loop = asyncio.new_event_loop()
+        self._stopping = asyncio.Event()
+        self._thread = Thread(target=self._run, name="pod-resources", daemon=True)
 
     def start(self) -> None:
         """Begin to serve."""
-        for name in ("", *_NAMES):
-            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
-        self._server.start()
+        self._thread.start()
 
     def stop(self) -> None:
         """Stop serving, if it was begun, and remove the socket."""
-        self._health.enter_graceful_shutdown()
-        self._server.stop(_STOP_SECONDS).wait()
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+        self._loop.close()
+        self._listener.close()
         self.path.unlink(missing_ok=True)
 
-    def _add_services(self, answers: Answers) -> None:
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve())
+
+    async def _serve(self) -> None:
+        listers = self._calls.services()
+        health = Health({OVERALL: (), **dict.fromkeys(listers, ())})
+        server = ConnectionServer(ServerReflection.extend([*listers, health]))
+        await server.start(sock=self._listener)
+        await self._stopping.wait()
+        await server.stop()
+
+
+class _Service:
+    """The methods of one gRPC service, in the form that grpclib asks for."""
+
+    def __init__(self, name: str, methods: Mapping[str, Handler]) -> None:
+        self._mapping = {f"/{name}/{method}": handler for method, handler in methods.items()}
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        return self._mapping
+
+
+class _Calls:
+    """The lister's methods: answers within the rate limit, counted."""
+
+    def __init__(self, answers: Answers, count: Count, clock: Callable[[], float]) -> None:
+        self._answers = answers
+        self._count = count
+        self._bucket = TokenBucket(per_second=PER_SECOND, burst=BURST, clock=clock)
+
+    def services(self) -> tuple[_Service, _Service]:
+        """The lister of v1 and that of v1alpha1."""
+        answers = self._answers
+        allocatable = v1.AllocatableResourcesRequest
         lister = {
             "List": self._method(V1, "list", answers.list, v1.ListPodResourcesRequest),
             "Get": self._method(V1, "get", answers.get, v1.GetPodResourcesRequest),
-            "GetAllocatableResources": self._method(
-                V1, "get_allocatable", answers.allocatable, v1.AllocatableResourcesRequest
-            ),
+            "GetAllocatableResources": self._method(V1, "get_allocatable", answers.allocatable, allocatable),
         }
         request = v1alpha1.ListPodResourcesRequest
-        lister_v1alpha1 = {"List": self._method(V1ALPHA1, "list", answers.list_v1alpha1, request)}
-        self._server.add_generic_rpc_handlers(
-            [
-                grpc.method_handlers_generic_handler(_NAMES[0], lister),
-                grpc.method_handlers_generic_handler(_NAMES[1], lister_v1alpha1),
-            ]
-        )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = (*_NAMES, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self._server)
+        older = {"List": self._method(V1ALPHA1, "list", answers.list_v1alpha1, request)}
+        return _Service(f"{V1}.{_SERVICE}", lister), _Service(f"{V1ALPHA1}.{_SERVICE}", older)
 
     def _method(
         self, version: str, kind: str, answer: Callable[[Any], bytes], request: type[Message]
-    ) -> grpc.RpcMethodHandler[Any, bytes]:
+    ) -> Handler:
         """A method that counts its calls as ``kind``; one that the limit refuses is not counted."""
 
-        def call(message: Message, context: grpc.ServicerContext) -> bytes:
+        async def call(stream: Stream[Message, bytes]) -> None:
+            message = await _request(stream)
             if not self._bucket.take():
-                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+                raise GRPCError(Status.RESOURCE_EXHAUSTED, "rejected by rate limit")
             self._count("requests_total", version)
             self._count(f"requests_{kind}", version)
             try:
-                return answer(message)
+                found = answer(message)
             except AnswerError as error:
-                code, text = grpc.StatusCode[error.code], error.message
+                self._count(f"errors_{kind}", version)
+                raise GRPCError(Status[error.code], error.message) from error
             except Exception as error:
                 log.exception("PodResources call failed: %s", kind)
-                code, text = grpc.StatusCode.INTERNAL, f"internal error: {error}"
-            self._count(f"errors_{kind}", version)
-            return context.abort(code, text)
+                self._count(f"errors_{kind}", version)
+                raise GRPCError(Status.INTERNAL, f"internal error: {error}") from error
+            await stream.send_message(found)
 
-        return grpc.unary_unary_rpc_method_handler(call, request_deserializer=request.FromString)
+        return Handler(call, Cardinality.UNARY_UNARY, request, bytes)
+
+
+async def _request(stream: Stream[Message, bytes]) -> Message:
+    """The one message of a unary call; raises GRPCError for what is none."""
+    try:
+        message = await stream.recv_message()
+    except NotImplementedError as error:
+        raise GRPCError(Status.UNIMPLEMENTED, "compressed requests are not taken") from error
+    except (DecodeError, AssertionError) as error:  # the latter: it broke off
+        raise GRPCError(Status.INTERNAL, "the request is no such message") from error
+    if message is None:
+        raise GRPCError(Status.INTERNAL, "the call came without its message")
+    return message
