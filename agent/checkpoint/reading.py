@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Generic, TypeVar
 
+from fnv_hash_fast import fnv1a_32
+
 from agent.checkpoint.codec import (
     CorruptCheckpointError,
     Decoded,
@@ -32,7 +34,6 @@ from agent.checkpoint.codec.gojson import (
     text_field,
     text_from,
 )
-from agent.checkpoint.codec.memo import fnv1a
 from agent.checkpoint.podrecord import PodRecord, decode_record
 from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
@@ -171,7 +172,7 @@ def _damaged(file: Struct, form: _Format[S, F], error: StateError) -> tuple[Deco
         return _damaged_v1(known, form)
     content = {name: value for name, value in known.items() if name not in _ENVELOPE}
     text = text_field(known, "data") if has_data(known) else _json(content).decode()
-    decoded = form.decode(_json({"data": text, "dataChecksum": fnv1a(DATA_PREFIX + text.encode())}))
+    decoded = form.decode(_json({"data": text, "dataChecksum": fnv1a_32(DATA_PREFIX + text.encode())}))
     decoded = replace(decoded, extra=replace(decoded.extra, file=file.extra))
     if has_data(known):
         return decoded, 0
@@ -208,7 +209,7 @@ def _checksums(known: Fields, computed: int) -> tuple[Checksum, ...]:
     """The envelope's checksum, or the one of a file without; the inline one is `_older_readers`' matter."""
     if not has_data(known):
         return (Checksum("checksum", _stored(known, "checksum"), computed),)
-    computed = fnv1a(DATA_PREFIX + text_field(known, "data").encode())
+    computed = fnv1a_32(DATA_PREFIX + text_field(known, "data").encode())
     return (Checksum("dataChecksum", _stored(known, "dataChecksum"), computed),)
 
 

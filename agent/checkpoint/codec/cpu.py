@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from fnv_hash_fast import fnv1a_32
+
 from agent.checkpoint.codec.file import (
     NO_EXTRA,
     Decoded,
@@ -43,7 +45,7 @@ from agent.checkpoint.codec.gojson import (
     text_from,
     uint_field,
 )
-from agent.checkpoint.codec.memo import Memo, fnv1a
+from agent.checkpoint.codec.memo import Memo
 from agent.domain.idset import CpuSet, union
 from agent.domain.pod import PodUid
 from agent.domain.settings import Gates
@@ -78,21 +80,21 @@ def encode_cpu(
     if version > 2:
         body += section("podEntries", memo.pieces("podEntries", state.pod_entries, _pod_entry_json))
     if version == LATEST:
-        return with_data(body, 0, [*body, raw_fields(extra.data), b"}"], extra.file, memo)
+        return with_data(body, 0, [*body, raw_fields(extra.data), b"}"], extra.file)
     content = _Content(
         policy=policy,
         default=str(state.default),
         entries={uid: {name: str(cpus) for name, cpus in pod.items()} for uid, pod in state.entries.items()},
         pods=state.pod_entries if version > 2 else None,
     )
-    checksum = fnv1a(b"".join(_dump(content)))
+    checksum = fnv1a_32(b"".join(_dump(content)))
     return b"".join((*body, f',"checksum":{checksum}'.encode(), raw_fields(extra.file), b"}"))
 
 
 def encode_cpu_v1(policy: str, default: CpuSet, entries: Mapping[str, CpuSet]) -> bytes:
     """Write version 1, whose ``entries`` go by container id; hashed under its own Go type's name."""
     texts = {container: str(cpus) for container, cpus in sorted(entries.items())}
-    checksum = fnv1a(b"".join(cpu_v1_dump(_V1, policy, str(default), texts)))
+    checksum = fnv1a_32(b"".join(cpu_v1_dump(_V1, policy, str(default), texts)))
     body = f'{{"policyName":{quote(policy)},"defaultCpuSet":"{default}"'
     if texts:
         body += f',"entries":{_object(texts)}'

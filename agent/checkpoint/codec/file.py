@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from fnv_hash_fast import fnv1a_32
+
 from agent.checkpoint.codec.gojson import (
     UINT64,
     Fields,
@@ -16,7 +18,6 @@ from agent.checkpoint.codec.gojson import (
     text_field,
     uint_field,
 )
-from agent.checkpoint.codec.memo import Memo, fnv1a
 from agent.errors import StateError
 
 S = TypeVar("S")
@@ -81,7 +82,7 @@ def require_policy(decoded: Decoded[S], configured: str, *, prefix: str = "") ->
 
 def verify(stored: int, *dumps: Sequence[bytes]) -> None:
     """Raise CorruptCheckpointError unless ``stored`` is the hash of one of ``dumps``."""
-    computed = [fnv1a(b"".join(dump)) for dump in dumps]
+    computed = [fnv1a_32(b"".join(dump)) for dump in dumps]
     if stored not in computed:
         raise CorruptCheckpointError(stored, computed[-1])
 
@@ -99,7 +100,7 @@ def open_data(known: Fields, names: Mapping[str, str], where: str, noun: str) ->
         data = read_struct(text, names)
     except StateError as error:
         raise StateError(f"{where}failed to deserialize {noun} checkpoint data: {error.message}") from error
-    computed = fnv1a(DATA_PREFIX + text.encode())
+    computed = fnv1a_32(DATA_PREFIX + text.encode())
     if stored != computed:
         raise CorruptCheckpointError(stored, computed, where=where)
     return data
@@ -117,9 +118,9 @@ def raw_fields(extra: RawFields) -> bytes:
     return "".join(f",{quote(name)}:{value}" for name, value in extra).encode()
 
 
-def with_data(body: Iterable[bytes], checksum: int, data: list[bytes], extra: RawFields, memo: Memo) -> bytes:
+def with_data(body: Iterable[bytes], checksum: int, data: Iterable[bytes], extra: RawFields) -> bytes:
     """A file with the envelope: ``body`` (an object still open), its checksum, then ``data``."""
-    text = b"".join(data).decode()
-    data_checksum = memo.fnv1a("data", (DATA_PREFIX, *data))
-    tail = f',"checksum":{checksum},"data":{quote(text)},"dataChecksum":{data_checksum}'
+    text = b"".join(data)
+    data_checksum = fnv1a_32(DATA_PREFIX + text)
+    tail = f',"checksum":{checksum},"data":{quote(text.decode())},"dataChecksum":{data_checksum}'
     return b"".join((*body, tail.encode(), raw_fields(extra), b"}"))

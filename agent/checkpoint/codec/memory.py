@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from fnv_hash_fast import fnv1a_32
+
 from agent.checkpoint.codec.file import (
     NO_EXTRA,
     Decoded,
@@ -79,9 +81,9 @@ def encode_memory(
     head = f'{{"policyName":{quote(policy)},"machineState":{{{nodes}}}'.encode()
     body = [head, *section("entries", memo.pieces("entries", state.entries, _entry_json))]
     pods = section("podEntries", memo.pieces("podEntries", state.pod_entries, _pod_entry_json))
-    checksum = memo.fnv1a("dump", _state_dump(policy, state, memo, with_pods=version == 2))
+    checksum = fnv1a_32(b"".join(_state_dump(policy, state, memo, with_pods=version == 2)))
     if version == LATEST:
-        return with_data(body, checksum, [*body, *pods, raw_fields(extra.data), b"}"], extra.file, memo)
+        return with_data(body, checksum, [*body, *pods, raw_fields(extra.data), b"}"], extra.file)
     tail = (f',"checksum":{checksum}'.encode(), raw_fields(extra.file), b"}")
     return b"".join((*body, *(pods if version == 2 else ()), *tail))
 
