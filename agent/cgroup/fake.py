@@ -207,7 +207,7 @@ class FakeCgroups:
         if kind is not Kind.NESTED:
             dirs[directory] = ObservedDir(
                 files={
-                    file: _content(file, cgroup.files, effective)
+                    file: _content(file, cgroup.files, lambda: effective)
                     for file in _planned_of(frozenset(self._available(directory)))
                 },
                 subtree=frozenset(cgroup.subtree),
@@ -369,7 +369,7 @@ class FakeCgroups:
             return " ".join(sorted(cgroup.subtree))
         if _CONTROLLER_OF.get(file) not in self._available(directory):
             raise _error(errno.ENOENT)
-        return _content(file, cgroup.files, self._effective(directory))
+        return _content(file, cgroup.files, lambda: self._effective(directory))
 
     def _effective(self, directory: CgroupDir) -> _Effective:
         everything = _Effective(self.online, self.nodes)
@@ -411,11 +411,11 @@ def _planned_of(controllers: frozenset[str]) -> tuple[str, ...]:
     return tuple(file for name in sorted(controllers) for file in _DEFAULTS[name] if is_planned(file))
 
 
-def _content(file: str, written: Mapping[str, str], effective: _Effective) -> str:
+def _content(file: str, written: Mapping[str, str], effective: Callable[[], _Effective]) -> str:
     if file == CPUS_EFFECTIVE:
-        return _text(effective.cpus)
+        return _text(effective().cpus)
     if file == MEMS_EFFECTIVE:
-        return _text(effective.mems)
+        return _text(effective().mems)
     return written.get(file, _DEFAULTS[_CONTROLLER_OF[file]][file])
 
 
