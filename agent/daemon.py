@@ -7,6 +7,7 @@ may wait for processes to end), and the servers, with a thread per connection.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import selectors
@@ -208,7 +209,8 @@ class Daemon:
 
     def run(self) -> None:
         """Take over, serve, and say so; returns after `stop`. Raises NumaletError."""
-        self._start()
+        with _nothing_collected():
+            self._start()
         self._loop()
         self.notifier.stopping()
         self.owner.settle()
@@ -393,6 +395,17 @@ def _outlived(what: str) -> Iterator[None]:
         log.error("%s: %s%s", what, error.message, f" ({error.hint})" if error.hint else "")  # noqa: TRY400 - a clear sentence needs no traceback
     except Exception:
         log.exception("%s: internal error", what)
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Spare the garbage collector what stays as long as the daemon: a look at all pods takes 30 ms."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _healthy(_request: Request) -> Page:
