@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import compress
 from operator import is_not
 from typing import TypeVar
@@ -21,7 +22,7 @@ ContainerCpus = Mapping[str, CpuSet]
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CpuState:
     """Who holds which CPUs.
 
@@ -34,7 +35,7 @@ class CpuState:
     entries: Mapping[PodUid, ContainerCpus] = field(default_factory=dict)
     pod_entries: Mapping[PodUid, CpuSet] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def held(self) -> CpuSet:
         """The CPUs that pods hold, online or not."""
         containers = (cpus for pod in self.entries.values() for cpus in pod.values())
