@@ -2,7 +2,7 @@
 
 Pods outlive the daemon: it stops without touching them, and takes them over when it starts again.
 Three things go on at once: this loop (reconcile, hotplug, watchdog), the manifest directory (which
-may wait for processes to end), and the servers, with a thread per connection.
+may wait for processes to end), and the servers, each in a thread of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Self
 from agent.api.configuration import configuration_routes
 from agent.api.http import Page, PageServer, Request
 from agent.api.page import page_routes
-from agent.api.routes import control_routes
+from agent.api.routes import QUICK, control_routes
 from agent.api.server import ControlServer
 from agent.api.unixsocket import group_id
 from agent.cgroup.backend import CgroupBackend
@@ -220,7 +220,7 @@ class Daemon:
         # The sockets first: a second daemon finds them taken before it touches any cgroup.
         routes = {**control_routes(self.owner), **configuration_routes(self.configuration)}
         group = group_id(self.config.control_group)
-        control = ControlServer(Path(self.config.control_socket), routes, group)
+        control = ControlServer(Path(self.config.control_socket), routes, group, QUICK)
         self._stack.callback(control.stop)
         self.live["controlSocketGroup"] = lambda wanted: control.admit_group(group_id(wanted.control_group))
         self._pages = self._page_server(self.config.metrics_address)

@@ -9,7 +9,8 @@ from math import inf, nan
 from typing import Any, Final
 
 from agent import __version__
-from agent.api.server import Query, RequestError, Route
+from agent.api.request import RequestError
+from agent.api.server import Query, Route
 from agent.api.view import cpus_json, event_json, nodes_json, pod_json, pods_json, status_json
 from agent.cgroup.layout import CgroupDir
 from agent.containermanager import AdmittedPod, ContainerManager, EndedPod, RejectedPod, Snapshot, Verdict
@@ -21,6 +22,8 @@ from agent.manifest import ManifestError, load_manifests
 Json = dict[str, Any]
 API_SOURCE: Final = "api"
 LONGEST_WAIT: Final = 60.0
+QUICK: Final = frozenset({"GET status", "GET cpus", "GET nodes"})
+"""The routes of `control_routes` that answer from a snapshot alone, and shortly."""
 
 
 def control_routes(owner: ContainerManager) -> Mapping[str, Route]:

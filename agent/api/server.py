@@ -4,31 +4,33 @@
 a manifest as body, ``DELETE /v1/pods/NAMESPACE/NAME``, ``GET /v1/events?since=NUMBER&run=RUN&
 wait=SECONDS&pod=NAMESPACE/NAME`` (answers as soon as there is an event after that one of that run). Errors are
 ``{"error": {"message", "hint"}}`` with status 400 (bad input), 403, 404, 409 (refused), 411 or 500.
+
+One thread reads, answers what is quick and writes: with a thread for each caller, hundreds of them hold up an
+admission with every lock it takes and every file it writes, because each time all of them want Python's lock.
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
 import logging
 import os
 import socket
 import struct
-import sys
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
+from collections.abc import Set as AbstractSet
 from pathlib import Path
-from socketserver import ThreadingMixIn, UnixStreamServer
+from threading import Thread
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
 
-from agent.api.serving import Serving
+from agent.api.connection import Answer, Connection, Work, problem, refused
+from agent.api.request import Head, RequestError
 from agent.api.unixsocket import socket_place
 from agent.errors import HostError, NumaletError
 
 log = logging.getLogger(__name__)
 
-MAX_BODY: Final = 10 << 20
+IDLE_SECONDS: Final = 30.0
+_BACKLOG: Final = 256
 _UCRED: Final = struct.Struct("3I")
 _SO_PEERGROUPS: Final = 59
 """asm-generic/socket.h, Linux 4.13: the peer's supplementary groups when it connected."""
@@ -36,34 +38,49 @@ _GROUPS_BYTES: Final = 1024
 """The most that socket.getsockopt takes: 256 groups."""
 
 Json = dict[str, Any]
-
-
-class RequestError(NumaletError):
-    """A request that cannot be served; ``status`` is the HTTP status."""
-
-    def __init__(self, status: int, message: str, *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.status = status
-
-
 Query = Mapping[str, str]
 Route = Callable[[tuple[str, ...], Query, bytes], Json]
 """What serves one method on one path: (path parts after the name, query, body) -> JSON."""
 
 
 class ControlServer:
-    """Serves ``routes`` (keys like ``"GET pods"``) on a unix socket; one thread per connection."""
+    """Serves ``routes`` (keys like ``"GET pods"``) on a unix socket; takes it at once. Raises HostError.
 
-    def __init__(self, path: Path, routes: Mapping[str, Route], group: int | None = None) -> None:
+    Routes in ``quick`` neither wait nor look at the kernel: they are answered on the spot. Each call of another
+    has a thread of its own.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        routes: Mapping[str, Route],
+        group: int | None = None,
+        quick: AbstractSet[str] = frozenset(),
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
         self.path = path
-        self._server = _Server(path, routes)
-        if group is not None:
-            self.admit_group(group)
-        self._serving = Serving(self._server, "control-api")
+        self.idle_seconds = idle_seconds
+        self._routes = routes
+        self._quick = quick
+        self._group: int | None = None
+        self._listener = socket.socket(socket.AF_UNIX)
+        try:
+            with socket_place(path, 0o600, "controlSocket"):
+                self._listener.bind(str(path))
+                self._listener.listen(_BACKLOG)
+            if group is not None:
+                self.admit_group(group)
+        except BaseException:
+            self._listener.close()
+            raise
+        self._loop = asyncio.new_event_loop()
+        self._stopping = asyncio.Event()
+        self._open: set[asyncio.BaseTransport] = set()
+        self._thread = Thread(target=self._run, name="control-api", daemon=True)
 
     def start(self) -> None:
         """Begin to serve."""
-        self._serving.start()
+        self._thread.start()
 
     def admit_group(self, group: int | None) -> None:
         """Members of this group may do what root may; None: nobody else may. Raises HostError."""
@@ -75,27 +92,52 @@ class ControlServer:
         except OSError as error:
             text = f"cannot give {self.path} to group {group}: {error.strerror or error}"
             raise HostError(text, hint="choose another controlSocketGroup") from error
-        self._server.group = group
+        self._group = group
 
     def stop(self) -> None:
         """Stop serving, if it was begun, and remove the socket."""
-        self._serving.stop()
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+        self._loop.close()
+        self._listener.close()
         self.path.unlink(missing_ok=True)
 
+    def find(self, connection: socket.socket, head: Head) -> tuple[Work, bool]:
+        """See `Calls`."""
+        check_peer(connection, self._group)
+        key, parts, query = head.place()
+        route = self._routes.get(key)
+        if route is None:
+            raise RequestError(404, f"nothing at {head.method} {head.target.partition('?')[0]}")
+        return lambda body: self._answer(key, lambda: route(parts, query, body)), key not in self._quick
 
-class _Server(ThreadingMixIn, UnixStreamServer):
-    daemon_threads = True
-    request_queue_size = 256
+    @staticmethod
+    def _answer(key: str, call: Callable[[], Json]) -> Answer:
+        try:
+            return 200, call()
+        except RequestError as error:
+            return refused(error)
+        except NumaletError as error:
+            return 409, problem(error.message, error.hint)
+        except Exception as error:
+            log.exception("control request failed: %s", key)
+            return 500, problem(f"internal error: {error}", "see the daemon's log")
 
-    def __init__(self, path: Path, routes: Mapping[str, Route]) -> None:
-        self.routes = routes
-        self.group: int | None = None
-        with socket_place(path, 0o600, "controlSocket"):
-            super().__init__(str(path), _Handler)
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve())
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is no news."""
-        log.debug("control connection broke off: %s", sys.exception())
+    async def _serve(self) -> None:
+        server = await self._loop.create_unix_server(
+            lambda: Connection(self, self._loop, self._open), sock=self._listener, backlog=_BACKLOG
+        )
+        await self._stopping.wait()
+        server.close()
+        for transport in tuple(self._open):
+            transport.close()
+        while self._open:  # each is closed with one of the loop's next turns
+            await asyncio.sleep(0)
 
 
 def check_peer(connection: socket.socket, group: int | None) -> None:
@@ -115,81 +157,3 @@ def _supplementary(connection: socket.socket) -> tuple[int, ...]:
     except OSError:
         return ()
     return struct.unpack(f"{len(raw) // 4}I", raw)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    protocol_version = "HTTP/1.1"
-    server_version = "numalet"
-    timeout = 30
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
-    def do_DELETE(self) -> None:
-        self._serve()
-
-    def _serve(self) -> None:
-        try:
-            check_peer(self.connection, self.server.group)
-            status, answer = 200, self._answer()
-        except RequestError as refusal:
-            status, answer = refusal.status, _error(refusal.message, refusal.hint)
-        except NumaletError as error:
-            status, answer = 409, _error(error.message, error.hint)
-        except (ConnectionError, TimeoutError):
-            raise  # nobody is there to be answered
-        except Exception as error:
-            log.exception("control request failed: %s %s", self.command, self.path)
-            status, answer = 500, _error(f"internal error: {error}", "see the daemon's log")
-        self._send(status, answer)
-
-    def _answer(self) -> Json:
-        url = urlsplit(self.path)
-        version, _, rest = url.path.lstrip("/").partition("/")
-        name, *parts = (unquote(part) for part in rest.split("/"))
-        route = self.server.routes.get(f"{self.command} {name}") if version == "v1" else None
-        if route is None:
-            raise RequestError(404, f"nothing at {self.command} {url.path}")
-        return route(tuple(parts), dict(parse_qsl(url.query)), self._body())
-
-    def _body(self) -> bytes:
-        stated = self.headers.get("Content-Length", "0")
-        if "Transfer-Encoding" in self.headers or not (stated.isascii() and stated.isdigit()):
-            raise RequestError(411, "a request states its Content-Length")
-        length = int(stated[:20])
-        if length > MAX_BODY:
-            raise RequestError(400, f"{length} bytes are too many for a manifest (at most {MAX_BODY})")
-        body = self.rfile.read(length)
-        if len(body) < length:
-            raise RequestError(400, f"the request broke off after {len(body)} of {length} bytes")
-        return body
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What http.server refuses by itself is answered as JSON, too."""
-        self._send(int(code), _error(message or HTTPStatus(code).phrase, explain or ""))
-
-    def _send(self, status: int, answer: Json) -> None:
-        body = json.dumps(answer).encode()
-        self.send_response(status)
-        if status != HTTPStatus.OK:
-            # The body may be unread: what follows on this connection would not be a request.
-            self.send_header("Connection", "close")
-            self.close_connection = True
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def address_string(self) -> str:
-        return "control socket"
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-        log.debug(format, *args)
-
-
-def _error(message: str, hint: str) -> Json:
-    return {"error": {"message": message, "hint": hint}}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.api.client import ControlClient
-from agent.api.routes import control_routes
+from agent.api.routes import QUICK, control_routes
 from agent.api.server import ControlServer
 from agent.cgroup.backend import NOTHING
 from agent.cgroup.fake import FakeCgroups
@@ -120,7 +120,7 @@ def daemon(pods: int, make: Callable[[int], Pod] = _exclusive, cpus: int = 1024)
         now=lambda: "2026-01-01T00:00:00.000000Z",
     )
     owner.start()
-    server = ControlServer(work / "control.sock", control_routes(owner))
+    server = ControlServer(work / "control.sock", control_routes(owner), quick=QUICK)
     server.start()
     _stack.callback(server.stop)
     for number in range(pods):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agent import __version__
+from agent.api.request import RequestError
 from agent.api.routes import control_routes
-from agent.api.server import RequestError
 from agent.config import Config
 from agent.containermanager import ContainerManager
 from agent.containermanager.hostisolation import SHARED

@@ -9,6 +9,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from typing import Any
 import pytest
 
 from agent.api.client import ControlClient, ControlError
-from agent.api.server import MAX_BODY, ControlServer, RequestError, Route, check_peer
+from agent.api.request import MAX_BODY, RequestError
+from agent.api.server import ControlServer, Route, check_peer
 from agent.errors import HostError, StateError
 
 Json = dict[str, Any]
@@ -209,6 +211,61 @@ def test_a_connection_can_be_used_again(path: Path) -> None:
         connection.request("POST", "/v1/echo", b"x" * size)
         assert json.loads(connection.getresponse().read())["size"] == size
     connection.close()
+
+
+@pytest.mark.usefixtures("server")
+def test_requests_sent_at_once_are_answered_in_their_order(path: Path) -> None:
+    sizes = (3, 0, 70_000, 1)
+    request = b"".join(
+        b"POST /v1/echo HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s\r\n" % (n, b"x" * n) for n in sizes
+    )
+    answers = raw(path, request).split(b"\r\n\r\n")[1:]
+    assert [json.JSONDecoder().raw_decode(answer.decode())[0]["size"] for answer in answers] == list(sizes)
+
+
+@pytest.mark.usefixtures("server")
+def test_a_client_that_waits_to_be_asked_for_the_body_is_asked(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(60)
+        client.connect(str(path))
+        client.sendall(b"POST /v1/echo HTTP/1.0\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+        assert client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(b"abc")
+        answer = b"".join(iter(lambda: client.recv(1000), b""))
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert answer.endswith(b'"size": 3}')
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /v1/ec", b"POST /v1/echo HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc"]
+)
+def test_a_client_that_says_no_more_is_hung_up_on(vacant: Path, sent: bytes) -> None:
+    server = ControlServer(vacant, ROUTES, idle_seconds=0.01)
+    server.start()
+    with suppress(ConnectionError):  # before it could send
+        assert raw(vacant, sent, end=False) == b""
+    server.stop()
+
+
+def test_who_waits_for_an_answer_keeps_neither_others_waiting_nor_the_end(vacant: Path) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def wait(_parts: tuple[str, ...], _query: object, _body: bytes) -> Json:
+        asked.set()
+        answer.wait()
+        return {}
+
+    server = ControlServer(vacant, {**ROUTES, "GET wait": wait}, quick={"GET echo"})
+    server.start()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(60)
+        client.connect(str(vacant))
+        client.sendall(b"GET /v1/wait HTTP/1.1\r\n\r\n")
+        assert asked.wait(60)
+        assert ControlClient(vacant).call("GET", "/v1/echo")["size"] == 0
+        server.stop()
+        assert client.recv(100) == b""
+    answer.set()  # nobody is there any more
 
 
 @pytest.mark.parametrize(

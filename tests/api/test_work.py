@@ -8,8 +8,8 @@ import pytest
 
 from agent.api.podresources.answers import Answers
 from agent.api.podresources.v1 import api_pb2 as v1
+from agent.api.request import RequestError
 from agent.api.routes import control_routes
-from agent.api.server import RequestError
 from agent.cgroup.layout import CgroupDir
 from agent.domain.pod import PodUid
 from tests.containermanager.node import Node, limits, manifest, parsed
