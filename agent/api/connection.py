@@ -4,46 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections import deque
 from http import HTTPStatus
-from socket import socket
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any
 
-from agent.api.request import MAX_HEAD, Head, RequestError, read_head
+from agent.api.request import Answer, Call, Find, Request, RequestError, RequestReader
 
 Json = dict[str, Any]
-Answer = tuple[int, Json]
-"""HTTP status and body."""
-Work = Callable[[bytes], Answer]
-"""What a request's body is given to."""
-
-
-class Calls(Protocol):
-    """What a connection asks for each request, on the loop's thread."""
-
-    @property
-    def idle_seconds(self) -> float:
-        """A client that neither sends nor takes anything for so long is gone."""
-
-    def find(self, connection: socket, head: Head) -> tuple[Work, bool]:
-        """What answers it, and whether that may take its time. Raises RequestError."""
 
 
 class Connection(asyncio.Protocol):
-    """Serves one client. What may take its time has a thread of its own, all else is done on the loop."""
+    """Serves one client. What may take its time has a thread of its own, all else is done on the loop.
+
+    A client that neither sends nor takes anything for ``idle_seconds`` is gone. A connection is in ``connected``
+    as long as it is one.
+    """
 
     def __init__(
-        self, calls: Calls, loop: asyncio.AbstractEventLoop, connected: set[asyncio.BaseTransport]
+        self,
+        find: Find,
+        loop: asyncio.AbstractEventLoop,
+        connected: set[asyncio.BaseTransport],
+        idle_seconds: float,
     ) -> None:
-        self._calls = calls
+        self._find = find
         self._loop = loop
         self._connected = connected
-        """All that are; a connection is in it as long as it is one."""
-        self._received = bytearray()
-        self._request: tuple[Head, Work, bool, int] | None = None
-        """The one whose body is awaited: with what answers it, whether in a thread, and the body's length."""
+        self._idle_seconds = idle_seconds
+        self._reader = RequestReader(self._found, self._proceed)
+        self._waiting = deque[Request | RequestError]()
         self._busy = False
+        """Whether a thread works on a request."""
         self._ended = False
         """Whether the client has sent its last byte."""
 
@@ -52,7 +44,7 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - what a stream socket has
         self._transport = transport
         self._connected.add(transport)
-        self._deadline = self._loop.call_later(self._calls.idle_seconds, self._tire)
+        self._deadline = self._loop.call_later(self._idle_seconds, self._tire)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`; a client that went away is no news."""
@@ -61,85 +53,56 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
-        self._received += data
-        if self._busy:
-            self._transport.pause_reading()  # what follows waits with the kernel
-        else:
-            self._go_on()
+        self._waiting += self._reader.feed(data)
+        self._go_on()
 
     def eof_received(self) -> bool:
         """See `asyncio.Protocol`; it may still read our answers."""
         self._ended = True
-        if not self._busy:
-            self._go_on()
+        self._waiting += self._reader.end()
+        self._go_on()
         return True
+
+    def _found(self, method: str, target: str) -> Call:
+        return self._find(self._transport.get_extra_info("socket"), method, target)
+
+    def _proceed(self) -> None:
+        self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _go_on(self) -> None:
         """Serve the requests that are here; those after one that takes its time when that is answered."""
         self._deadline.cancel()
-        try:
-            while not self._transport.is_closing():
-                if not self._next():
-                    break
-        except RequestError as refusal:
-            self._send(refused(refusal), stays=False)
-        if self._ended and not self._busy:
+        while self._waiting and not self._busy and not self._transport.is_closing():
+            self._serve(self._waiting.popleft())
+        if self._busy:
+            self._transport.pause_reading()  # what follows waits with the kernel
+        elif self._ended:
             self._transport.close()
-        self._deadline = self._loop.call_later(self._calls.idle_seconds, self._tire)
+        self._deadline = self._loop.call_later(self._idle_seconds, self._tire)
 
     def _tire(self) -> None:
         if not self._busy:
             self._transport.abort()
 
-    def _next(self) -> bool:
-        """Begin to serve the next request; False where it is not here yet, or somebody works on it."""
-        if self._request is None and not self._read_head():
-            return False
-        assert self._request is not None  # noqa: S101 - it was just read
-        head, work, slow, length = self._request
-        here = len(self._received)
-        if here < length:
-            if self._ended:
-                raise RequestError(400, f"the request broke off after {here} of {length} bytes")
-            return False
-        body = bytes(self._received[:length])
-        del self._received[:length]
-        self._request = None
-        if not slow:
-            self._send(work(body), stays=head.stays)
-            return True
-        self._busy = True
-        Thread(target=self._work, args=(work, body, head.stays), name="control-call", daemon=True).start()
-        return False
+    def _serve(self, request: Request | RequestError) -> None:
+        if isinstance(request, RequestError):
+            self._send(refused(request), stays=False)
+        elif request.call.slow:
+            self._busy = True
+            Thread(target=self._work, args=(request,), name="control-call", daemon=True).start()
+        else:
+            self._send(request.call.work(request.body), stays=request.stays)
 
-    def _read_head(self) -> bool:
-        """Read the next request's head, if all of it is here. Raises RequestError."""
-        while self._received.startswith(b"\r\n"):  # some clients end a body so
-            del self._received[:2]
-        end = self._received.find(b"\r\n\r\n")
-        if end > MAX_HEAD or (end < 0 and len(self._received) > MAX_HEAD):
-            raise RequestError(431, f"Too long a header (at most {MAX_HEAD} bytes)")
-        if end < 0:
-            return False
-        head = read_head(bytes(self._received[:end]))
-        del self._received[: end + 4]
-        work, slow = self._calls.find(self._transport.get_extra_info("socket"), head)
-        length = head.length
-        if head.expects_continue and len(self._received) < length:
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._request = head, work, slow, length
-        return True
-
-    def _work(self, work: Work, body: bytes, stays: bool) -> None:  # noqa: FBT001 - a thread's arguments
-        answer = work(body)
+    def _work(self, request: Request) -> None:
+        answer = request.call.work(request.body)
         try:
-            self._loop.call_soon_threadsafe(self._worked, answer, stays)
+            self._loop.call_soon_threadsafe(self._worked, request, answer)
         except RuntimeError:
             return  # the server was stopped meanwhile
 
-    def _worked(self, answer: Answer, stays: bool) -> None:  # noqa: FBT001 - a callback's arguments
+    def _worked(self, request: Request, answer: Answer) -> None:
         self._busy = False
-        self._send(answer, stays=stays)
+        self._send(answer, stays=request.stays)
         self._transport.resume_reading()
         self._go_on()
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
-from agent.api.connection import Answer, Connection, Work, problem, refused
-from agent.api.request import Head, RequestError
+from agent.api.connection import Connection, problem, refused
+from agent.api.request import Answer, Call, RequestError, place
 from agent.api.unixsocket import socket_place
 from agent.errors import HostError, NumaletError
 
@@ -59,7 +59,7 @@ class ControlServer:
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.path = path
-        self.idle_seconds = idle_seconds
+        self._idle_seconds = idle_seconds
         self._routes = routes
         self._quick = quick
         self._group: int | None = None
@@ -103,14 +103,16 @@ class ControlServer:
         self._listener.close()
         self.path.unlink(missing_ok=True)
 
-    def find(self, connection: socket.socket, head: Head) -> tuple[Work, bool]:
-        """See `Calls`."""
+    def _find(self, connection: socket.socket, method: str, target: str) -> Call:
         check_peer(connection, self._group)
-        key, parts, query = head.place()
+        key, parts, query = place(method, target)
         route = self._routes.get(key)
         if route is None:
-            raise RequestError(404, f"nothing at {head.method} {head.target.partition('?')[0]}")
-        return lambda body: self._answer(key, lambda: route(parts, query, body)), key not in self._quick
+            raise RequestError(404, f"nothing at {method} {target.partition('?')[0]}")
+        return Call(
+            work=lambda body: self._answer(key, lambda: route(parts, query, body)),
+            slow=key not in self._quick,
+        )
 
     @staticmethod
     def _answer(key: str, call: Callable[[], Json]) -> Answer:
@@ -130,7 +132,9 @@ class ControlServer:
 
     async def _serve(self) -> None:
         server = await self._loop.create_unix_server(
-            lambda: Connection(self, self._loop, self._open), sock=self._listener, backlog=_BACKLOG
+            lambda: Connection(self._find, self._loop, self._open, self._idle_seconds),
+            sock=self._listener,
+            backlog=_BACKLOG,
         )
         await self._stopping.wait()
         server.close()
