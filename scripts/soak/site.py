@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from agent.cgroup.diff import deviations
-from agent.cgroup.layout import CgroupDir, Kind, kind_of
+from agent.cgroup.layout import CgroupDir, Kind, kind_of, pod_uid_of
 from agent.cgroup.plan import plan
 from agent.checkpoint.codec import decode_cpu, decode_memory, encode_cpu, encode_memory
 from agent.checkpoint.convert import convert_cpu, convert_memory
@@ -150,9 +150,8 @@ class Site:
         if len(self.held) >= self.most_pods:
             self.remove()
             return
-        self.pods += 1
         try:
-            document = chances.pod(self.choice, f"p{self.pods}")
+            document = chances.pod(self.choice, self._new_name())
             pod = parse_pod(document, "soak", self.node.config.gates)
         except ManifestError:  # what a gate forbids
             return
@@ -164,6 +163,15 @@ class Site:
                 directory = directories[self.choice.choice(pod.containers).name]
                 self.node.cgroups.add_process(directory, self.node.cgroups.spawn())
         self.unsure = frozenset()
+
+    def _new_name(self) -> str:
+        """One that no pod had, or that of a pod whose record was lost and whose processes live."""
+        strangers = sorted(map(pod_uid_of, self.owner.snapshot().strangers), key=str)
+        lost = [uid.removeprefix("uid-") for uid in strangers if uid and uid.startswith("uid-")]
+        if lost and self.choice.random() < 0.3:
+            return self.choice.choice(lost)
+        self.pods += 1
+        return f"p{self.pods}"
 
     def remove(self) -> None:
         """A pod goes."""
