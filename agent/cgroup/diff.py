@@ -9,8 +9,9 @@ pools. Pod cgroups only enclose. The order:
 3. enclosing cgroups widen to old and new, so that every child's set fits at every moment
 4. the rare bearing cgroup whose old and new sets share nothing moves
 5. enclosing cgroups narrow to their new set
-6. new cgroups are made, parents first, each confined before it can hold a process
-7. bearing cgroups grow, and all other files that differ are written, parents first
+6. memory nodes that differ are written, parents first, so that what is made has its nodes above it
+7. new cgroups are made, parents first, each confined before it can hold a process
+8. bearing cgroups grow, and all other files that differ are written, parents first
 
 Every write is read back before the next operation (see `Write`), and only differences are written.
 """
@@ -27,6 +28,7 @@ from agent.cgroup.tree import (
     CPUS,
     CPUS_EFFECTIVE,
     EFFECTIVE,
+    MEMS,
     CgroupOp,
     EnableControllers,
     MakeDir,
@@ -55,6 +57,7 @@ def diff(wanted: Wanted, observed: Observed) -> tuple[CgroupOp, ...]:
     planned, wanted = wanted, confining(wanted, observed)
     kept = tuple(directory for directory in wanted.dirs if directory in observed.dirs)
     sets = _CpusetOrder(wanted, observed, kept, wanted.dirs.keys() - planned.dirs.keys())
+    others = tuple(_other_writes(wanted, observed, kept))
     return (
         *_enables(wanted, observed, kept),
         *sets.openings,
@@ -63,9 +66,10 @@ def diff(wanted: Wanted, observed: Observed) -> tuple[CgroupOp, ...]:
         *sets.widenings(),
         *sets.moves(),
         *sets.narrowings(),
+        *(op for op in others if op.file == MEMS),
         *_creations(wanted, observed),
         *sets.growths(),
-        *_other_writes(wanted, observed, kept),
+        *(op for op in others if op.file != MEMS),
     )
 
 
@@ -215,7 +219,7 @@ def _creations(wanted: Wanted, observed: Observed) -> Iterator[CgroupOp]:
             yield EnableControllers(directory, tuple(sorted(new.subtree)))
 
 
-def _other_writes(wanted: Wanted, observed: Observed, kept: tuple[CgroupDir, ...]) -> Iterator[CgroupOp]:
+def _other_writes(wanted: Wanted, observed: Observed, kept: tuple[CgroupDir, ...]) -> Iterator[Write]:
     for directory in kept:
         for op in _writes(directory, wanted.dirs[directory], observed.dirs[directory]):
             if op.file != CPUS or layout.kind_of(directory) is Kind.POOLED:

@@ -21,8 +21,9 @@ from agent.cgroup.tree import (
     WantedDir,
     Write,
 )
-from agent.domain.idset import CpuSet
-from agent.domain.pod import PodUid
+from agent.domain.idset import CpuSet, NodeMask
+from agent.domain.pod import MEMORY, PodUid
+from agent.domain.state import Block
 from tests.cgroup.worlds import World, app, machine, pinned, pod, prepared
 
 A, B = PodUid("a"), PodUid("b")
@@ -133,6 +134,20 @@ def test_what_was_narrowed_above_the_pods_is_opened_first_and_nothing_in_it_is_w
         Write(CgroupDir("besteffort"), "cpuset.cpus", "0-3"),
     )
     apply(fake, ops)
+    assert deviations(world.wanted(), fake.observe()) == ()
+
+
+def test_a_pool_has_its_memory_nodes_back_before_a_container_in_it_is_made_anew() -> None:
+    world = World(topology=machine(4, 2), pods={A: pod("a", app("main", pinned("1", "1Mi")))})
+    world.blocks[A] = {"main": (Block(NodeMask.of([0]), MEMORY, 1 << 20),)}
+    fake = settled(world)
+    pool, main = CgroupDir("poda/shared.pool"), CgroupDir("poda/shared.pool/main")
+    fake.write(pool, "cpuset.mems", "1")
+    fake.remove(main)
+    ops = diff(world.wanted(), fake.observe())
+    assert ops[:2] == (Write(pool, "cpuset.mems", "0-1"), MakeDir(main))
+    apply(fake, ops)
+    assert fake.read(main, "cpuset.mems.effective") == "0"
     assert deviations(world.wanted(), fake.observe()) == ()
 
 
