@@ -70,7 +70,7 @@ def main() -> None:
             lived = future.result()
             done += lived.done
             if lived.failure:
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(cancel_futures=True)  # leaving the context would let the others live on
                 sys.exit(lived.failure)
             if time.monotonic() - shown > PROGRESS_SECONDS:
                 shown = time.monotonic()
