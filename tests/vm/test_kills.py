@@ -23,7 +23,7 @@ from tests.vm.node import NUMALET, Json, Node, allowed, best_effort, exclusive, 
 
 KILLS = int(os.environ.get("NUMALET_KILLS") or 12)
 SEED = int(os.environ.get("NUMALET_SEED") or random.SystemRandom().randrange(1 << 32))
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(600 + 30 * KILLS)]
+pytestmark = [pytest.mark.vm, pytest.mark.timeout(600 + 60 * KILLS)]
 
 MOST_PODS = 4
 LONG = 600.0
