@@ -5,17 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from os import wait4
-from threading import Event, Thread
 
-import grpc
-
-from agent.api.podresources.v1 import api_pb2 as v1
+from scripts.bench.crowd import lister, scrape
 from scripts.bench.registry import Samples, benchmark
 from scripts.bench.running import CGROUP, ENVIRON, ROOT, Daemon, daemon
 
@@ -24,8 +18,8 @@ STARTS = 3 if CGROUP else 5
 IDLE_SECONDS = 60 if CGROUP else 20
 CHURN = 200 if CGROUP else 10_000
 CHURN_PARTS = 10
-CLIENTS = 200
 CROWDED_SECONDS = 10
+CROWDED_PAUSE = 0.02
 
 
 # --- start, rest, commands ------------------------------------------------------------------
@@ -51,8 +45,8 @@ def _rest() -> _Rest:
             running.start()
             cpu.append(running.cpu_ms)
             wall.append(running.wall_ms)
-        _scrape(running)
-        with _lister(running) as call:
+        scrape(running)
+        with lister(running) as call:
             call()
         commands = tuple(
             _command("get", "pods", "--socket", str(running.work / "control.sock")) for _ in range(STARTS)
@@ -81,22 +75,6 @@ def _command(*arguments: str) -> float:
     if status:
         raise ValueError(arguments)
     return (usage.ru_utime + usage.ru_stime) * 1e3
-
-
-def _scrape(running: Daemon) -> int:
-    with urllib.request.urlopen(running.metrics, timeout=60) as answer:  # noqa: S310 - our own
-        return len(answer.read())
-
-
-@contextmanager
-def _lister(running: Daemon) -> Iterator[Callable[[], int]]:
-    with grpc.insecure_channel(running.lister) as channel:
-        call = channel.unary_unary(
-            "/v1.PodResourcesLister/List",
-            v1.ListPodResourcesRequest.SerializeToString,
-            v1.ListPodResourcesResponse.FromString,
-        )
-        yield lambda: len(call(v1.ListPodResourcesRequest(), timeout=60).pod_resources)
 
 
 @benchmark(aim=500)
@@ -208,61 +186,50 @@ def churn_threads_growth() -> Samples:
 # --- a crowd --------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Crowd:
-    """Calls of many kinds at once, until told to stop."""
-
-    running: Daemon
-    errors: list[str]
-    stop: Event
-
-    def every(self, seconds: float, call: Callable[[], object]) -> None:
-        """Call again and again; what fails is noted."""
-        due = time.monotonic()
-        while not self.stop.wait(max(0.0, due - time.monotonic())):
-            due = max(due + seconds, time.monotonic())
-            try:
-                call()
-            except Exception as error:  # noqa: BLE001 - counted, whatever it is
-                self.errors.append(repr(error))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Crowded:
+    clock: tuple[float, ...]
+    """Milliseconds of each admission."""
+    cpu: tuple[float, ...]
+    """What the daemon worked meanwhile, for whomever."""
+    errors: int
+    """Of the crowd."""
 
 
 @cache
-def _crowded() -> tuple[tuple[float, ...], int]:
-    """Milliseconds on the clock of each admission, and the errors of everybody."""
-    with daemon(PODS) as running, _lister(running) as listing:
-        crowd = _Crowd(running, [], Event())
-        times: list[float] = []
-
-        def come_and_go() -> None:
-            start = time.monotonic()
+def _crowded() -> _Crowded:
+    """Admissions from this process, while another one is a crowd of readers."""
+    with daemon(PODS) as running:
+        command = [sys.executable, "-m", "scripts.bench.crowd", str(running.work)]
+        crowd = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=ENVIRON, text=True
+        )
+        clock, cpu = [], []
+        end = time.monotonic() + CROWDED_SECONDS
+        while (start := time.monotonic()) < end:
+            before = running.used_ms()
             running.admit("passing")
-            times.append((time.monotonic() - start) * 1e3)
+            clock.append((time.monotonic() - start) * 1e3)
+            cpu.append(running.used_ms() - before)
             running.remove("passing")
-
-        calls: list[tuple[float, Callable[[], object]]] = [
-            *((2.0, lambda: running.client.call("GET", "/v1/status")) for _ in range(CLIENTS)),
-            (0.01, listing),
-            (1.0, lambda: _scrape(running)),
-            (0.05, come_and_go),
-        ]
-        threads = [Thread(target=crowd.every, args=call) for call in calls]
-        for thread in threads:
-            thread.start()
-        time.sleep(CROWDED_SECONDS)
-        crowd.stop.set()
-        for thread in threads:
-            thread.join()
-        return tuple(times), len(crowd.errors)
+            time.sleep(CROWDED_PAUSE)
+        told, _ = crowd.communicate()
+        return _Crowded(clock=tuple(clock), cpu=tuple(cpu), errors=int(told.split()[0]))
 
 
 @benchmark(aim=50, of_p99=True)
 def crowded_admission() -> Samples:
     """An admission on the clock: 200 clients ask for the status, 100 Lists/s, a scrape a second, pods come and go."""
-    return Samples(_crowded()[0])
+    return Samples(_crowded().clock)
+
+
+@benchmark(aim=None)
+def crowded_admission_cpu() -> Samples:
+    """CPU time of the daemon during each, its own and the crowd's: what its clock would show without others' work."""
+    return Samples(_crowded().cpu)
 
 
 @benchmark(aim=0, unit="errors")
 def crowded_errors() -> Samples:
     """Calls of all these that failed."""
-    return Samples((float(_crowded()[1]),))
+    return Samples((float(_crowded().errors),))
