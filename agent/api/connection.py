@@ -36,6 +36,8 @@ class Connection(asyncio.Protocol):
         self._waiting = deque[Request | RequestError]()
         self._busy = False
         """Whether a thread works on a request."""
+        self._full = False
+        """Whether the client does not take the answers it has."""
         self._ended = False
         """Whether the client has sent its last byte."""
 
@@ -56,6 +58,15 @@ class Connection(asyncio.Protocol):
         self._waiting += self._reader.feed(data)
         self._go_on()
 
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._full = False
+        self._go_on()
+
     def eof_received(self) -> bool:
         """See `asyncio.Protocol`; it may still read our answers."""
         self._ended = True
@@ -72,12 +83,14 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         """Serve the requests that are here; those after one that takes its time when that is answered."""
         self._deadline.cancel()
-        while self._waiting and not self._busy and not self._transport.is_closing():
+        while self._waiting and not (self._busy or self._full or self._transport.is_closing()):
             self._serve(self._waiting.popleft())
-        if self._busy:
+        if self._busy or self._full:
             self._transport.pause_reading()  # what follows waits with the kernel
         elif self._ended:
             self._transport.close()
+        else:
+            self._transport.resume_reading()
         self._deadline = self._loop.call_later(self._idle_seconds, self._tire)
 
     def _tire(self) -> None:
@@ -103,7 +116,6 @@ class Connection(asyncio.Protocol):
     def _worked(self, request: Request, answer: Answer) -> None:
         self._busy = False
         self._send(answer, stays=request.stays)
-        self._transport.resume_reading()
         self._go_on()
 
     def _send(self, answer: Answer, *, stays: bool) -> None:

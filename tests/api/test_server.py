@@ -223,6 +223,27 @@ def test_requests_sent_at_once_are_answered_in_their_order(path: Path) -> None:
     assert [json.JSONDecoder().raw_decode(answer.decode())[0]["size"] for answer in answers] == list(sizes)
 
 
+@pytest.mark.parametrize("quick", [set(), {"GET echo"}], ids=["in-threads", "on-the-spot"])
+def test_who_asks_without_reading_is_answered_once_he_reads(vacant: Path, quick: set[str]) -> None:
+    text = "x" * 100_000
+    server = ControlServer(vacant, {"GET echo": lambda *_: {"text": text}}, quick=quick)
+    server.start()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(0.2)
+        client.connect(str(vacant))
+        request, sent = b"GET /v1/echo HTTP/1.1\r\nPadding: %s\r\n\r\n" % (b"x" * 5000), 0
+        with suppress(TimeoutError):  # he is not listened to for ever, either
+            while sent < 500:
+                client.sendall(request)
+                sent += 1
+        assert sent < 500
+        client.settimeout(60)
+        client.shutdown(socket.SHUT_WR)
+        answers = b"".join(iter(lambda: client.recv(1 << 20), b""))
+    assert answers.count(text.encode()) == sent
+    server.stop()
+
+
 @pytest.mark.usefixtures("server")
 def test_a_client_that_waits_to_be_asked_for_the_body_is_asked(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as client:
