@@ -351,6 +351,22 @@ def test_what_a_writer_remembers_changes_no_byte(states: list[tuple[CpuState, Me
         assert encode_memory("Static", memory, memo=memory_memo) == encode_memory("Static", memory)
 
 
+def test_a_pod_that_cannot_be_written_leaves_no_trace_in_what_is_remembered() -> None:
+    def render(uid: PodUid, value: str) -> str:
+        if value == "bad":
+            raise ValueError(uid)
+        return f"{uid}={value}"
+
+    a, b, c = map(PodUid, "abc")
+    memo = Memo()
+    assert memo.pieces("x", {b: "1"}, render) == ("b=1",)
+    with pytest.raises(ValueError, match="c"):
+        memo.pieces("x", {b: "1", a: "2", c: "bad"}, render)
+    assert memo.pieces("x", {b: "1"}, render) == ("b=1",)
+    assert memo.pieces("x", {c: "3", b: "1", a: "2"}, render) == ("a=2", "b=1", "c=3")
+    assert memo.pieces("x", {c: "4"}, render) == ("c=4",)
+
+
 UNKNOWN = ' {"a" : [1e400, 1.0, "<\\u00e9>"]}'
 
 

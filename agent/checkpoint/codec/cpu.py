@@ -17,8 +17,10 @@ from agent.checkpoint.codec.file import (
     NO_EXTRA,
     Decoded,
     Extra,
+    Piece,
     has_data,
     open_data,
+    piece,
     raw_fields,
     section,
     verify,
@@ -75,12 +77,12 @@ def encode_cpu(
     A ``memo`` kept from write to write makes the cost that of what changed.
     """
     memo = memo or Memo()
-    head = f'{{"policyName":{quote(policy)},"defaultCpuSet":"{state.default}"'.encode()
-    body = [head, *section("entries", memo.pieces("entries", state.entries, _entry_json))]
+    head = f'{{"policyName":{quote(policy)},"defaultCpuSet":"{state.default}"'
+    body = [piece(head), *section("entries", memo.pieces("entries", state.entries, _entry_json))]
     if version > 2:
         body += section("podEntries", memo.pieces("podEntries", state.pod_entries, _pod_entry_json))
     if version == LATEST:
-        return with_data(body, 0, [*body, raw_fields(extra.data), b"}"], extra.file)
+        return with_data(body, 0, [piece(f"{raw_fields(extra.data)}}}")], extra.file)
     content = _Content(
         policy=policy,
         default=str(state.default),
@@ -88,7 +90,8 @@ def encode_cpu(
         pods=state.pod_entries if version > 2 else None,
     )
     checksum = fnv1a_32(b"".join(_dump(content)))
-    return b"".join((*body, f',"checksum":{checksum}'.encode(), raw_fields(extra.file), b"}"))
+    tail = f',"checksum":{checksum}{raw_fields(extra.file)}}}'
+    return b"".join((*(part.text for part in body), tail.encode()))
 
 
 def encode_cpu_v1(policy: str, default: CpuSet, entries: Mapping[str, CpuSet]) -> bytes:
@@ -223,13 +226,13 @@ def _cpus(text: str, context: str) -> CpuSet:
     raise StateError(f"{context}: not a list of CPUs")
 
 
-def _entry_json(uid: PodUid, pod: ContainerCpus) -> bytes:
-    return f",{quote(uid)}:{_object({name: str(pod[name]) for name in sorted(pod)})}".encode()
+def _entry_json(uid: PodUid, pod: ContainerCpus) -> Piece:
+    return piece(f",{quote(uid)}:{_object({name: str(pod[name]) for name in sorted(pod)})}")
 
 
-def _pod_entry_json(uid: PodUid, cpus: CpuSet) -> bytes:
+def _pod_entry_json(uid: PodUid, cpus: CpuSet) -> Piece:
     entry = f'{{"cpuSet":"{cpus}"}}' if cpus else "{}"
-    return f",{quote(uid)}:{entry}".encode()
+    return piece(f",{quote(uid)}:{entry}")
 
 
 def _object(texts: Mapping[str, str]) -> str:

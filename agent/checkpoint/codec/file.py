@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from fnv_hash_fast import fnv1a_32
 
@@ -106,21 +106,40 @@ def open_data(known: Fields, names: Mapping[str, str], where: str, noun: str) ->
     return data
 
 
-def section(name: str, items: list[bytes]) -> list[bytes]:
+class Piece(NamedTuple):
+    """A part of a JSON text; ``quoted`` is the same within a JSON string."""
+
+    text: bytes
+    quoted: bytes
+
+
+def piece(text: str) -> Piece:
+    """``text``, also as it reads within a string."""
+    return Piece(text.encode(), quote(text)[1:-1].encode())
+
+
+def section(name: str, items: Sequence[Piece]) -> list[Piece]:
     """The pieces of an object field whose ``items`` begin with a comma; none if it would be empty."""
     if not items:
         return []
-    return [f',"{name}":{{'.encode() + items[0][1:], *items[1:], b"}"]
+    first, *others = items
+    return [piece(f',"{name}":{{'), Piece(first.text[1:], first.quoted[1:]), *others, piece("}")]
 
 
-def raw_fields(extra: RawFields) -> bytes:
+def raw_fields(extra: RawFields) -> str:
     """Unknown fields, each after a comma."""
-    return "".join(f",{quote(name)}:{value}" for name, value in extra).encode()
+    return "".join(f",{quote(name)}:{value}" for name, value in extra)
 
 
-def with_data(body: Iterable[bytes], checksum: int, data: Iterable[bytes], extra: RawFields) -> bytes:
-    """A file with the envelope: ``body`` (an object still open), its checksum, then ``data``."""
-    text = b"".join(data)
-    data_checksum = fnv1a_32(DATA_PREFIX + text)
-    tail = f',"checksum":{checksum},"data":{quote(text.decode())},"dataChecksum":{data_checksum}'
-    return b"".join((*body, tail.encode(), raw_fields(extra), b"}"))
+def with_data(body: Sequence[Piece], checksum: int, rest: Sequence[Piece], extra: RawFields) -> bytes:
+    """A file with the envelope: ``body`` (an object still open), its checksum, then ``body`` and ``rest`` as data."""
+    texts, quoted = zip(*body, *rest, strict=True)
+    data_checksum = fnv1a_32(b"".join((DATA_PREFIX, *texts)))
+    return b"".join(
+        (
+            *texts[: len(body)],
+            f',"checksum":{checksum},"data":"'.encode(),
+            *quoted,
+            f'","dataChecksum":{data_checksum}{raw_fields(extra)}}}'.encode(),
+        )
+    )

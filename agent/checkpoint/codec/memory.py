@@ -17,8 +17,10 @@ from agent.checkpoint.codec.file import (
     NO_EXTRA,
     Decoded,
     Extra,
+    Piece,
     has_data,
     open_data,
+    piece,
     raw_fields,
     section,
     verify,
@@ -78,14 +80,18 @@ def encode_memory(
     """
     memo = memo or Memo()
     nodes = ",".join(f'"{node}":{_node_json(state.nodes[node])}' for node in sorted(state.nodes, key=str))
-    head = f'{{"policyName":{quote(policy)},"machineState":{{{nodes}}}'.encode()
-    body = [head, *section("entries", memo.pieces("entries", state.entries, _entry_json))]
+    head = f'{{"policyName":{quote(policy)},"machineState":{{{nodes}}}'
+    entries = memo.pieces("entries", state.entries, _entry)
+    body = [piece(head), *section("entries", [entry for entry, _dump in entries])]
     pods = section("podEntries", memo.pieces("podEntries", state.pod_entries, _pod_entry_json))
-    checksum = fnv1a_32(b"".join(_state_dump(policy, state, memo, with_pods=version == 2)))
+    dump = _state_dump(policy, state, [dump for _entry, dump in entries], with_pods=version == 2)
+    checksum = fnv1a_32(b"".join(dump))
     if version == LATEST:
-        return with_data(body, checksum, [*body, *pods, raw_fields(extra.data), b"}"], extra.file)
-    tail = (f',"checksum":{checksum}'.encode(), raw_fields(extra.file), b"}")
-    return b"".join((*body, *(pods if version == 2 else ()), *tail))
+        rest = [*pods, piece(f"{raw_fields(extra.data)}}}")]
+        return with_data(body, checksum, rest, extra.file)
+    tail = f',"checksum":{checksum}{raw_fields(extra.file)}}}'
+    whole = [*body, *pods] if version == 2 else body
+    return b"".join((*(part.text for part in whole), tail.encode()))
 
 
 def decode_memory(raw: bytes, *, gates: Gates) -> Decoded[MemoryState]:
@@ -270,7 +276,7 @@ def _raw_entry_dump(uid: str, pod: _RawPod) -> bytes:
     )
 
 
-def _state_dump(policy: str, state: MemoryState, memo: Memo, *, with_pods: bool) -> list[bytes]:
+def _state_dump(policy: str, state: MemoryState, entries: list[bytes], *, with_pods: bool) -> list[bytes]:
     """What is hashed for a file that is written."""
     return memory_dump(
         policy,
@@ -280,8 +286,10 @@ def _state_dump(policy: str, state: MemoryState, memo: Memo, *, with_pods: bool)
             )
             for node, held in sorted(state.nodes.items())
         ],
-        memo.pieces("entries dump", state.entries, _entry_dump),
-        memo.pieces("podEntries dump", state.pod_entries, _pod_entry_dump) if with_pods else None,
+        entries,
+        [_pod_entry_dump(uid, blocks) for uid, blocks in sorted(state.pod_entries.items())]
+        if with_pods
+        else None,
     )
 
 
@@ -289,8 +297,11 @@ def _numbers(table: MemoryTable) -> tuple[int, ...]:
     return table.total, table.system_reserved, table.allocatable, table.reserved, table.free
 
 
-def _entry_dump(uid: PodUid, pod: Mapping[str, Blocks]) -> bytes:
-    return memory_entry(uid, {name: _blocks_dump(blocks) for name, blocks in pod.items()})
+def _entry(uid: PodUid, pod: Mapping[str, Blocks]) -> tuple[Piece, bytes]:
+    """A pod's item of the entries: in the file, and as it is hashed."""
+    containers = ",".join(f"{quote(name)}:{_blocks_json(pod[name])}" for name in sorted(pod))
+    dump = memory_entry(uid, {name: _blocks_dump(blocks) for name, blocks in pod.items()})
+    return piece(f",{quote(uid)}:{{{containers}}}"), dump
 
 
 def _pod_entry_dump(uid: PodUid, blocks: Blocks) -> bytes:
@@ -312,14 +323,9 @@ def _table_json(table: MemoryTable) -> str:
     return "{" + ",".join(f'"{name}":{number}' for name, number in fields) + "}"
 
 
-def _entry_json(uid: PodUid, pod: Mapping[str, Blocks]) -> bytes:
-    containers = ",".join(f"{quote(name)}:{_blocks_json(pod[name])}" for name in sorted(pod))
-    return f",{quote(uid)}:{{{containers}}}".encode()
-
-
-def _pod_entry_json(uid: PodUid, blocks: Blocks) -> bytes:
+def _pod_entry_json(uid: PodUid, blocks: Blocks) -> Piece:
     entry = f'{{"memoryBlocks":{_blocks_json(blocks)}}}' if blocks else "{}"
-    return f",{quote(uid)}:{entry}".encode()
+    return piece(f",{quote(uid)}:{entry}")
 
 
 def _blocks_json(blocks: Blocks) -> str:
