@@ -34,7 +34,7 @@ from agent.containermanager.machine import Machine
 from agent.containermanager.observing import Decided, Observer, Stage, Timed, untimed
 from agent.containermanager.roster import Known, Roster
 from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
-from agent.containermanager.takeover import TakenOver, take_over
+from agent.containermanager.takeover import TakenOver, resumed, take_over
 from agent.containermanager.telling import granted, plugged
 from agent.containermanager.verdict import (
     DISCOVERY_ERROR,
@@ -128,7 +128,7 @@ class ContainerManager:
             taken = take_over(self._journal, self._machine, self._recovery)
             self._machine = taken.machine
             self._enforcer.adopt(taken.machine)
-            self._state, self._health.recovery = taken.state, taken.notes
+            self._state, self._health.recovery = resumed(taken, self._boot_id), taken.notes
             self._recovered = Counter(name.partition("/")[0] for name in taken.damaged)
             self._memory_at_start = taken.node_memory
             for note in taken.notes:

@@ -14,6 +14,7 @@ from agent.admission import Admitted, Managers, Rejected, adapted, admit, remove
 from agent.checkpoint.podrecord import PodRecord
 from agent.domain.idset import NO_CPUS
 from agent.domain.pod import Pod, PodUid
+from agent.domain.settings import CpuPolicy, MemoryPolicy
 from agent.domain.state import CpuState, MemoryState, NodeState
 from agent.domain.trace import Refused
 
@@ -111,11 +112,14 @@ def readmitted(managers: Managers, state: NodeState, known: Sequence[Remembered]
 
 
 def _kept(managers: Managers, state: NodeState, entry: Remembered) -> Admitted | None:
-    """The decision to leave a pod what it holds, if that is what its record says.
+    """The decision to leave a pod what it holds, if that is what its record says of what is handed out now.
 
     A policy that was turned on may add a resource that the pod held nothing of.
     """
-    if not holds(state, entry.record):
+    settings, record = managers.settings, entry.record
+    has_cpus = settings.cpu_policy is CpuPolicy.NONE or _holds_cpus(state.cpu, record)
+    has_memory = settings.memory_policy is MemoryPolicy.NONE or _holds_memory(state.memory, record)
+    if not (has_cpus and has_memory):
         return None
     today = admit(managers, state, entry.pod)
     if isinstance(today, Admitted) and _holds_all_of(today.state, entry.record):

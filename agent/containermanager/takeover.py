@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agent.admission import Admitted, Managers, Rejected, adapted, restore
+from agent.admission import Admitted, Managers, Rejected, adapted, restore, start_container
 from agent.checkpoint.podrecord import PodRecord
 from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, StorageError, record_name
 from agent.config.model import StateRecovery
@@ -14,6 +14,7 @@ from agent.containermanager.journal import Damage, Journal, Loaded
 from agent.containermanager.machine import Machine
 from agent.containermanager.recovery import Remembered, holds, readmitted, rebuilt, without_strangers
 from agent.domain.idset import union
+from agent.domain.lifecycle import ContainerState
 from agent.domain.pod import Pod
 from agent.domain.state import NodeState, holding_invariants
 from agent.domain.topology import NodeId
@@ -78,6 +79,20 @@ def take_over(journal: Journal, machine: Machine, recovery: StateRecovery) -> Ta
         damaged=tuple(damage.name for damage in damages),
         node_memory=node_memory(loaded.memory or recovered.state.memory),
     )
+
+
+def resumed(taken: TakenOver, boot_id: str) -> NodeState:
+    """The state of what runs in this boot: who was given anew what it lost has begun all the same.
+
+    The memory of init containers that are over stays given back.
+    """
+    managers, state = taken.machine.managers, taken.state
+    for known, _ in taken.kept:
+        lives = known.record.lives if known.record.boot_id == boot_id else {}
+        for name in sorted(lives):
+            if lives[name].state is not ContainerState.WAITING:
+                state = start_container(managers, state, known.pod, name)
+    return adapted(managers, state)
 
 
 def _set_aside(journal: Journal, damage: Damage) -> str:

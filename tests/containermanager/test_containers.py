@@ -11,10 +11,12 @@ import pytest
 
 from agent.cgroup.layout import CgroupDir
 from agent.checkpoint.podrecord import decode_record
+from agent.config import Config
 from agent.containermanager import ContainerManager, VerdictKind
 from agent.containermanager.follower import ContainerFollower
 from agent.domain.lifecycle import ContainerState
 from agent.domain.pod import MEMORY, PodUid
+from agent.domain.settings import CpuPolicy, MemoryPolicy
 from agent.errors import HostError
 from tests.containermanager.faults import Mode, faulty_node
 from tests.containermanager.node import (
@@ -204,6 +206,31 @@ def test_memory_of_a_finished_init_container_goes_to_others_and_nobody_is_degrad
     again = node.owner()
     assert again.snapshot().troubles == ()
     assert again.snapshot().state == work.owner.snapshot().state
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({}, {"cpu_policy": CpuPolicy.NONE}, id="the CPU policy is turned off"),
+        pytest.param({"memory_policy": MemoryPolicy.NONE}, {}, id="the memory policy is turned on"),
+    ],
+)
+def test_memory_of_a_finished_init_container_is_not_booked_again_under_other_policies(
+    before: Json, after: Json
+) -> None:
+    node = Node(Config(**before))
+    work = admitted(node, with_init())
+    work.runs("setup")
+    pid = work.starts("main")
+    work.owner.reconcile()
+    other = node.configured(Config(**after))
+    owner = other.owner()
+    assert node.cgroups.procs(owner.snapshot().pods[UID].directories["main"]) == (pid,)
+    assert set(owner.snapshot().state.memory.entries[UID]) == {"main"}
+    assert owner.snapshot().state.memory.nodes[0].tables[MEMORY].reserved == GIB  # type: ignore[index]
+    assert unsound(other, owner) == []
+    node.boot = other.boot = "another"
+    assert other.owner().snapshot().state == owner.snapshot().state
 
 
 def test_a_crashed_shared_container_rejoins_the_same_pool() -> None:
