@@ -279,7 +279,7 @@ class Daemon:
         path = self.config.pod_resources_path
         if not path:
             return ()
-        from agent.api.podresources.server import PodResourcesServer  # noqa: PLC0415 - gRPC and protobuf take 9 MB: only where they are used
+        from agent.api.podresources.server import PodResourcesServer  # noqa: PLC0415 - gRPC and protobuf take 6 MB: only where they are used
 
         count = self._metrics.pod_resources.count
         lister = PodResourcesServer(Path(path), self.config.pod_resources_mode, self.owner.snapshot, count)
