@@ -156,11 +156,11 @@ class _Book:
         }
         self._cells: dict[NodeId, NodeMask] = {}
         self._assignments: Counter[NodeId] = Counter()
-        self._there: dict[tuple[NodeMask, ResourceName], tuple[NodeMask, tuple[NodeId, ...]]] = {}
+        self._there: dict[tuple[int, ResourceName], tuple[NodeMask, tuple[NodeId, ...]]] = {}
 
     def enter(self, block: Block) -> None:
         """Put ``block`` on those of its nodes that have its type; what they have no room for is left out."""
-        key = block.nodes, block.type
+        key = block.nodes.bits, block.type  # hashed without a call of ours
         if key not in self._there:
             found = tuple(NodeId(n) for n in block.nodes if (n, block.type) in self._free)
             self._there[key] = NodeMask.of(found), found
