@@ -108,6 +108,15 @@ def test_a_call_that_never_ends_is_cut_off(both: tuple[Serving, Client]) -> None
     assert served.counts == {}
 
 
+def test_a_log_that_tells_everything_tells_no_headers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with serving(tmp_path) as (_served, client):
+        client.list()
+    assert {record.name.split(".")[0] for record in caplog.records} <= {"agent", "asyncio"}
+
+
 def test_a_client_that_does_not_read_keeps_nobody_waiting(both: tuple[Serving, Client]) -> None:
     served, client = both
     with closing(socket.socket(socket.AF_UNIX)) as wire:

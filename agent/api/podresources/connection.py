@@ -25,8 +25,9 @@ class ConnectionServer(Server):
 
     def __init__(self, services: Collection[IServable]) -> None:
         super().__init__(services, codec=_Codec())
-        # grpclib tells of every client that cancels a call; failures of ours are logged where they are answered.
-        logging.getLogger("grpclib").setLevel(logging.ERROR)
+        # They tell of every client that cancels a call, and of every header; our failures are logged where they are answered.
+        for library in ("grpclib", "hpack"):
+            logging.getLogger(library).setLevel(logging.ERROR)
         self._open: set[_Connection] = set()
 
     async def stop(self) -> None:
