@@ -12,6 +12,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Final, NewType
 
+from agent.domain.binding import Bindings
 from agent.domain.quantity import ZERO, Quantity
 
 PodUid = NewType("PodUid", str)
@@ -104,6 +105,8 @@ class Container:
 class Pod:
     """One pod. ``resources`` is `.spec.resources`; `NO_RESOURCES` where the pod states none.
 
+    ``bindings`` are the containers that something else runs (see `Binding`); decisions do not depend on them.
+
     Not slotted, as `Resources` is not.
 
     ``manifest`` is the accepted Pod object as JSON-able values, kept so that nothing a user wrote
@@ -119,6 +122,7 @@ class Pod:
     restart_policy: RestartPolicy = RestartPolicy.ALWAYS
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    bindings: Bindings = field(default_factory=dict)
     manifest: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property

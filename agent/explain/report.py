@@ -92,7 +92,9 @@ def _asked(pod: Pod, settings: Settings, claimed: Sequence[Claim]) -> Iterator[R
     if pod.has_pod_level_resources:
         yield "spec.resources", _budget(pod, settings)
     for claim in claimed:
-        yield claim.container, f"{KINDS[claim.kind]}, {_claim(claim)}"
+        binding = pod.bindings.get(claim.container)
+        elsewhere = f"; it is {binding}" if binding else ""
+        yield claim.container, f"{KINDS[claim.kind]}, {_claim(claim)}{elsewhere}"
 
 
 def _budget(pod: Pod, settings: Settings) -> str:

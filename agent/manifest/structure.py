@@ -21,6 +21,7 @@ from agent.domain.pod import (
 )
 from agent.domain.quantity import Quantity, parse_quantity
 from agent.manifest import fields, names
+from agent.manifest.bindings import read_bindings
 from agent.manifest.problem import Problems, child, shown
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -77,6 +78,7 @@ def read_pod(document: dict[str, Any], place: str, problems: Problems) -> tuple[
     sound = len(problems) == before and all(_is_list(spec.get(name)) for name in _LISTS)
     name = _text(metadata, "name")
     namespace = _text(metadata, "namespace") or DEFAULT_NAMESPACE
+    annotations = _text_map(metadata, "annotations")
     uid = _text(metadata, "uid") or names.derived_uid(problems.source, namespace, name)
     pod = Pod(
         name=name,
@@ -86,8 +88,9 @@ def read_pod(document: dict[str, Any], place: str, problems: Problems) -> tuple[
         resources=resources,
         ephemeral=tuple(_text(item, "name") for item in _objects(spec, "ephemeralContainers")),
         restart_policy=_restart_policy(spec),
-        annotations=_text_map(metadata, "annotations"),
+        annotations=annotations,
         labels=_text_map(metadata, "labels"),
+        bindings=read_bindings(annotations, containers, f"{place}.metadata.annotations", problems),
         manifest=document,
     )
     return pod, sound
