@@ -29,15 +29,18 @@ from agent.api.routes import QUICK, control_routes
 from agent.api.server import ControlServer
 from agent.api.unixsocket import group_id
 from agent.cgroup.backend import CgroupBackend
+from agent.cgroup.boundwatch import BoundWatch
 from agent.cgroup.cgroupfs import CgroupFs
 from agent.cgroup.containerwatch import ContainerWatch
-from agent.cgroup.preflight import require
+from agent.cgroup.preflight import mount_of, require
 from agent.cgroup.watch import DriftWatch
 from agent.checkpoint.store import StateDir, Store
 from agent.config import Config
 from agent.config.address import parse_address
 from agent.config.source import ConfigSource
 from agent.containermanager import ContainerManager
+from agent.containermanager.binder import Binder
+from agent.containermanager.boundgates import binder_of
 from agent.containermanager.follower import ChangeSource, ContainerFollower
 from agent.containermanager.hostgates import host_of
 from agent.containermanager.hostisolation import Host
@@ -76,7 +79,14 @@ def run_daemon(source: ConfigSource, environ: Mapping[str, str]) -> None:
         containers = stack.enter_context(closing(ContainerWatch(root)))
         cgroups = CgroupFs(root, watch=drift, containers=containers)
         edges = Edges(
-            hotplug=hotplug, look=_look, cgroups=cgroups, containers=containers, drift=drift, host=host_of
+            hotplug=hotplug,
+            look=_look,
+            cgroups=cgroups,
+            containers=containers,
+            drift=drift,
+            host=host_of,
+            bound=lambda config: BoundWatch(mount_of(Path(config.cgroup_root))),
+            binder=binder_of,
         )
         serve(source, config, environ, edges)
 
@@ -91,6 +101,8 @@ class Edges:
     containers: ChangeSource
     drift: DriftWatch
     host: Callable[[Config, Store, str, Topology], Host]
+    bound: Callable[[Config], BoundWatch]
+    binder: Callable[[Config, Store, str, BoundWatch], Binder]
 
 
 def serve(source: ConfigSource, config: Config, environ: Mapping[str, str], edges: Edges) -> None:
@@ -103,6 +115,7 @@ def serve(source: ConfigSource, config: Config, environ: Mapping[str, str], edge
         require(edges.cgroups.preflight())  # before a file or a socket is made for nothing
         store = stack.enter_context(StateDir(Path(config.state_dir)))
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        bound = stack.enter_context(closing(edges.bound(config)))
         owner = ContainerManager(
             machine=machine,
             store=store,
@@ -112,6 +125,8 @@ def serve(source: ConfigSource, config: Config, environ: Mapping[str, str], edge
             pids_limit=config.pod_pids_limit,
             boot_id=boot_id,
             host=edges.host(config, store, boot_id, machine.topology),
+            binder=edges.binder(config, store, boot_id, bound),
+            binding_policy=config.bindings,
             now=lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             observers=(decisions.decided,),
             timed=decisions.timed,
@@ -120,7 +135,11 @@ def serve(source: ConfigSource, config: Config, environ: Mapping[str, str], edge
         notifier = Notifier(environ)
         configuration = Configuration(source, config, owner, edges.look, notifier)
         kernel = Kernel(
-            edges.hotplug, lambda: edges.look(configuration.current), edges.containers, edges.drift
+            edges.hotplug,
+            lambda: edges.look(configuration.current),
+            edges.containers,
+            edges.drift,
+            bound,
         )
         daemon = stack.enter_context(Daemon(configuration, owner, metrics, kernel, notifier))
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -145,6 +164,7 @@ class Kernel:
     look: Callable[[], Machine]
     containers: ChangeSource
     drift: DriftWatch
+    bound: BoundWatch
 
 
 class Daemon:
@@ -176,6 +196,7 @@ class Daemon:
         self._repairing = _Chore(inf, owner.repair_drift)
         self.live: dict[str, Apply] = {
             "podPidsLimit": lambda wanted: owner.limit_pids(wanted.pod_pids_limit),
+            "bindings": lambda wanted: owner.allow_bindings(wanted.bindings),
             "cpuManagerReconcilePeriod": self._reconcile_every,
             "metricsBindAddress": lambda wanted: self._serve_pages(wanted.metrics_address),
         }
@@ -315,6 +336,8 @@ class Daemon:
         if containers.fileno() >= 0:
             self._selector.register(containers.fileno(), selectors.EVENT_READ, self.follower.follow)
         self._selector.register(self.kernel.drift.fileno(), selectors.EVENT_READ, self._cgroups_touched)
+        if self.kernel.bound.fileno() >= 0:
+            self._selector.register(self.kernel.bound.fileno(), selectors.EVENT_READ, self._bound_touched)
         while not self._stopping.is_set():
             wait = min(self.follower.due, *(chore.due for chore in chores)) - time.monotonic()
             for key, _ in self._selector.select(max(0.0, wait)):
@@ -347,11 +370,17 @@ class Daemon:
         if self.kernel.drift.is_stirred():
             self._repairing.due_within(_BURST_SECONDS)
 
+    def _bound_touched(self) -> None:
+        if self.kernel.bound.drain():
+            self.owner.repair_drift()
+            self.follower.follow_bound()
+
     def _reconcile(self) -> None:
         if self.owner.is_withdrawn:
             self.owner.hardware_changed(self.kernel.look)
         self.owner.reconcile()
         self.follower.follow()  # those that nothing tells of
+        self.follower.follow_bound()
 
     def _metrics_page(self, request: Request) -> Page:
         return Page(200, *self._metrics.page(request.accept))

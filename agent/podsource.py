@@ -19,6 +19,7 @@ from typing import Final
 from inotify_simple import INotify, flags
 
 from agent.containermanager import ALREADY_EXISTS, MACHINE_FAULTS, ContainerManager
+from agent.containermanager.bindingpolicy import MANIFEST_SOURCE
 from agent.domain.pod import Pod
 from agent.domain.settings import Gates
 from agent.errors import NumaletError
@@ -33,7 +34,6 @@ _MOST_BURSTS: Final = 20
 _DIRECTORY: Final = ""
 _WATCH: Final = "/"
 """Keys of the directory's own problems; no file has such a name."""
-_SOURCE: Final = "file:"
 
 Stamp = tuple[int, int, int]
 _UNREAD: Final[Stamp] = (0, 0, 0)
@@ -175,8 +175,8 @@ class ManifestFollower:
         self._manifests = manifests
         self._owner = owner
         self._troubles: dict[str, tuple[str, ...]] = {}
-        sources = (source for source in owner.sources() if source.startswith(_SOURCE))
-        manifests.known(frozenset(source.removeprefix(_SOURCE) for source in sources))
+        sources = (source for source in owner.sources() if source.startswith(MANIFEST_SOURCE))
+        manifests.known(frozenset(source.removeprefix(MANIFEST_SOURCE) for source in sources))
 
     def sync(self) -> None:
         """Scan once and follow what changed; every problem is told once, however often it is seen."""
@@ -194,7 +194,7 @@ class ManifestFollower:
 
     def _follow_file(self, name: str, pods: tuple[Pod, ...]) -> None:
         """Bring the pods of one file in line; what fails is tried again at the next scan."""
-        source = _SOURCE + name
+        source = MANIFEST_SOURCE + name
         self._troubles.pop(name, None)
         try:
             for uid in sorted(self._owner.pods_of(source) - {pod.uid for pod in pods}):
@@ -211,7 +211,7 @@ class ManifestFollower:
 
     def _follow_pod(self, pod: Pod, name: str) -> str:
         """Admit a pod of a file, anew if it was changed; says which other pod is in its way, if one is."""
-        source = _SOURCE + name
+        source = MANIFEST_SOURCE + name
         if self._owner.has_changed(pod, source):
             self._owner.remove(pod.uid, None)
         verdict = self._owner.admit(pod, source)

@@ -72,23 +72,20 @@ class _Routes:
             answer["trace"] = explain(known.trace)
             answer["events"] = [event_json(e) for e in self.owner.events.since(0, pod=known.pod.full_name)]
             answer["leaving"] = self.owner.is_leaving(known.pod.uid)
-            settings = self._settings(snapshot, known.pod)
+            settings = self._settings(known.pod)
             answer["settings"] = settings.get(answer.get("cgroup", ""), [])
             for container in (*answer["containers"], *answer["ephemeralContainers"]):
                 container["settings"] = settings.get(container.get("cgroup", ""), [])
                 container["kernel"] = self.owner.kernel_view(known.pod.uid, container["name"])
         return answer
 
-    def _settings(self, snapshot: Snapshot, pod: Pod) -> dict[str, list[Json]]:
+    def _settings(self, pod: Pod) -> dict[str, list[Json]]:
         """Every file of each cgroup of a pod, wanted and as it is; nothing where the kernel cannot be read."""
         try:
             found = self.owner.compared(pod.uid)
         except HostError:
             return {}
-        return {
-            f"{snapshot.cgroup_root}/{directory}": [asdict(file) for file in files]
-            for directory, files in found.items()
-        }
+        return {cgroup: [asdict(file) for file in files] for cgroup, files in found.items()}
 
     def events(self, _parts: tuple[str, ...], query: Query, _body: bytes) -> Json:
         """The events after ``since``; with ``wait``, not before there is one or the seconds are over.

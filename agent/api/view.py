@@ -115,11 +115,18 @@ def _container(snapshot: Snapshot, admitted: AdmittedPod, container: Container) 
         "cpus": str(snapshot.cpus(uid, container.name)),
         "memory": _blocks(blocks),
         "cgroup": _cgroup(snapshot, admitted, container.name),
+        "binding": _binding(admitted, container.name),
     }
 
 
+def _binding(admitted: AdmittedPod, name: str) -> str:
+    """``unit NAME`` or ``cgroup PATH``; empty for a container whose cgroup is ours."""
+    return str(admitted.pod.bindings.get(name, ""))
+
+
 def _cgroup(snapshot: Snapshot, admitted: AdmittedPod, name: str) -> str:
-    return f"{snapshot.cgroup_root}/{admitted.directories[name]}"
+    bound = snapshot.bound.get((admitted.pod.uid, name))
+    return bound or f"{snapshot.cgroup_root}/{admitted.directories[name]}"
 
 
 def _blocks(blocks: Blocks) -> list[Json]:

@@ -61,6 +61,7 @@ _MEANING: Final[Mapping[int, tuple[str, str]]] = {
         "the cgroup file system is mounted read-only",
         "in a container, give it a writable cgroup namespace",
     ),
+    errno.ENOTDIR: ("a file or a symbolic link is in the way", "give the path of a cgroup"),
     errno.ESRCH: ("there is no such process", "it ended meanwhile"),
     errno.EAGAIN: ("the kernel's limit of cgroups is reached", "raise cgroup.max.descendants above"),
     errno.ELOOP: ("the path leads over a symbolic link", "give the real path as the cgroup root"),
@@ -161,6 +162,9 @@ class CgroupBackend(Protocol):
 
     def exists(self, directory: CgroupDir) -> bool:
         """Tell whether the cgroup exists."""
+
+    def children(self, directory: CgroupDir) -> tuple[CgroupDir, ...]:
+        """The cgroups right below, by name."""
 
     def make(self, directory: CgroupDir) -> None:
         """Create a cgroup; one that is there already is fine."""

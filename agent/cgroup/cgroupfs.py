@@ -54,7 +54,7 @@ _EVENTS: Final = "cgroup.events"
 _KILL: Final = "cgroup.kill"
 _MEMORY_CURRENT: Final = "memory.current"
 _CPU_STAT: Final = "cpu.stat"
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@:-]*", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@:\\-]*", re.ASCII)
 _READ_LIMIT: Final = 1 << 22
 _RETRIES: Final = 10
 _PAUSE: Final = 0.01
@@ -187,6 +187,12 @@ class CgroupFs:
             if error.code in {"ENOENT", "ENODEV"}:
                 return False
             raise
+
+    def children(self, directory: CgroupDir) -> tuple[CgroupDir, ...]:
+        """See `CgroupBackend.children`. One whose name we would not open is left out."""
+        with self._open(directory, DIRECTORY) as fd, os.scandir(fd) as entries:
+            found = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
+        return tuple(layout.child(directory, name) for name in sorted(found) if _NAME.fullmatch(name))
 
     def make(self, directory: CgroupDir) -> None:
         """See `CgroupBackend.make`. A root that somebody removed is prepared again."""

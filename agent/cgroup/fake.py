@@ -219,6 +219,12 @@ class FakeCgroups:
         """See `CgroupBackend.exists`."""
         return directory in self._cgroups
 
+    def children(self, directory: CgroupDir) -> tuple[CgroupDir, ...]:
+        """See `CgroupBackend.children`."""
+        with explained(directory, DIRECTORY):
+            self._find(directory)
+        return tuple(self._children(directory))
+
     def make(self, directory: CgroupDir) -> None:
         """See `CgroupBackend.make`."""
         with explained(directory, DIRECTORY):

@@ -287,6 +287,8 @@ def _isolation(container: Json) -> str:
 def _holdings(container: Json) -> Iterator[str]:
     """What a container of an admitted pod has."""
     if "cgroup" in container:
+        if container.get("binding"):
+            yield f"  {'is':<22} {container['binding']}; the pod's collective limits do not hold over it, its own do"
         yield f"  {'CPUs':<22} {container['cpus']}"
         yield f"  {'memory':<22} {memory_text(container['memory'])}"
         yield from _kernel_lines(container)

@@ -43,6 +43,14 @@ class HostIsolation(Enum):
     SLICES = "slices"
 
 
+class BindingPolicy(Enum):
+    """`bindings`: whose pods may have containers that are units or cgroups of somebody else's."""
+
+    NONE = "none"
+    MANIFESTS = "manifests"
+    ALL = "all"
+
+
 class LogLevel(Enum):
     """`logLevel`."""
 
@@ -92,6 +100,7 @@ class Config:
     cgroup_root: str = "/sys/fs/cgroup/numalet"
     host_isolation: HostIsolation = HostIsolation.NONE
     irq_affinity: bool = False
+    bindings: BindingPolicy = BindingPolicy.MANIFESTS
     state_dir: str = "/var/lib/numalet"
     control_socket: str = "/run/numalet/control.sock"
     control_group: str = ""

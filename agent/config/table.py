@@ -12,7 +12,14 @@ from typing import Any, Final
 
 from agent.config import kinds
 from agent.config.kinds import Kind
-from agent.config.model import Config, HostIsolation, LogFormat, LogLevel, StateRecovery
+from agent.config.model import (
+    BindingPolicy,
+    Config,
+    HostIsolation,
+    LogFormat,
+    LogLevel,
+    StateRecovery,
+)
 from agent.domain.settings import CpuPolicy, MemoryPolicy, TopologyPolicy, TopologyScope
 
 API_VERSION: Final = "numalet/v1"
@@ -197,6 +204,15 @@ HOST: Final = (
         kinds.FLAG,
         "Steers device interrupts off the CPUs that pods hold, and back when these are free again. The packaged unit"
         " needs a drop-in with ProtectKernelTunables=no for it.",
+    ),
+    _field(
+        "bindings",
+        "bindings",
+        kinds.choice(BindingPolicy),
+        "Whose pods may set CPUs and limits of systemd units and cgroups outside of numalet, by annotation: manifests,"
+        " those in staticPodPath; all, those over the control socket, too; none, nobody's. What is bound stays bound."
+        " See docs/bindings.md.",
+        reload=Reload.LIVE,
     ),
 )
 PLACES: Final = (

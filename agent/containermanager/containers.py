@@ -11,6 +11,7 @@ from typing import Final
 from agent.cgroup import layout
 from agent.cgroup.backend import CgroupBackend, EnforcementError
 from agent.cgroup.layout import CgroupDir, Kind
+from agent.containermanager.binder import Binder
 from agent.containermanager.events import EventKind, Events
 from agent.containermanager.lifecycle import has_ended, life_of, refusal, seen, told
 from agent.containermanager.roster import Roster
@@ -34,6 +35,7 @@ class Containers:
     cgroups: CgroupBackend
     events: Events
     now: Callable[[], str]
+    binder: Binder
     lived: Callable[[AdmittedPod, str], None]
     """Told of a pod in which a container's state changed, and of the container if it began with that."""
     enforce: Callable[[], object]
@@ -55,6 +57,15 @@ class Containers:
                 at for entry in self.roster.admitted.values() for at in entry.directories.values()
             )
 
+    def bound(self) -> frozenset[CgroupDir]:
+        """Of these, the bound containers', in which nothing ever runs."""
+        with self.lock:
+            return frozenset(
+                entry.directories[name]
+                for entry in self.roster.admitted.values()
+                for name in entry.pod.bindings
+            )
+
     def changed(self, directories: Iterable[CgroupDir]) -> Mapping[PodUid, bool]:
         """Look at the processes of these containers again; tells of their pods whether each has ended."""
         with self.lock:
@@ -67,6 +78,8 @@ class Containers:
         """Why no process may join a container of an admitted pod now; empty if one may."""
         with self.lock:
             entry = self.roster.admitted[uid]
+            if name in entry.pod.bindings:
+                return f"container {name} is {entry.pod.bindings[name]}: processes come into it there, not by numalet"
             self.look_at(entry)  # an init container may have ended this very moment
             return refusal(entry.pod, self.of(uid), name)
 
@@ -109,8 +122,11 @@ class Containers:
         uid, directory = entry.pod.uid, entry.directories[name]
         before = life_of(self.of(uid), name)
         try:
-            populated = self.cgroups.populated(directory)
-            has_run = not populated and self._has_run(directory)
+            if name in entry.pod.bindings:
+                populated, has_run = self.binder.populated((uid, name)), False
+            else:
+                populated = self.cgroups.populated(directory)
+                has_run = not populated and self._has_run(directory)
         except EnforcementError:  # somebody removed the cgroup: no process is in it
             populated = has_run = False
         life = seen(before, populated=populated, has_run=has_run, now=self.now())

@@ -14,16 +14,19 @@ from typing import Final
 from agent.admission import isolation
 from agent.cgroup import layout
 from agent.cgroup.backend import CgroupBackend, EnforcementError
+from agent.cgroup.bound import bound_settings
 from agent.cgroup.compared import Compared, compared
 from agent.cgroup.diff import deviations
 from agent.cgroup.facts import CgroupSettings, Facts, Isolations, container_dir
+from agent.cgroup.kernelview import kernel_view
 from agent.cgroup.layout import ROOT, CgroupDir
 from agent.cgroup.mirror import REMOVED, Mirror
 from agent.cgroup.plan import plan, plan_pod
 from agent.cgroup.planner import Planner
 from agent.cgroup.preflight import require
-from agent.cgroup.tree import KernelOffer, ObservedDir
+from agent.cgroup.tree import CPUS, KernelOffer, ObservedDir, Wanted, cpus_in
 from agent.cgroup.units import UNLIMITED
+from agent.containermanager.binder import Binder, BindingError, Bound
 from agent.containermanager.events import EventKind
 from agent.containermanager.hostisolation import Host
 from agent.containermanager.machine import Machine
@@ -34,13 +37,6 @@ from agent.domain.qos import qos_class
 from agent.domain.state import CpuState, NodeState
 from agent.errors import HostError, StateError
 
-VIEWED_FILES: Final = (
-    "cpuset.cpus.effective",
-    "cpuset.mems.effective",
-    "cpu.max",
-    "cpu.weight",
-    "memory.max",
-)
 READ_AT_ONCE: Final = 16
 """The groups of cgroups (a pod's, mostly) that a reconcile reads anew, though nobody is known to have touched them."""
 TOLD_AT_ONCE: Final = 10
@@ -61,6 +57,7 @@ class Enforcer:
         machine: Machine,
         cgroups: CgroupBackend,
         host: Host,
+        binder: Binder,
         pids_limit: int | None,
         tell: Callable[[EventKind, PodUid | None, str], None],
     ) -> None:
@@ -68,11 +65,14 @@ class Enforcer:
         self._tell = tell
         self._cgroups = cgroups
         self._host = host
+        self._binder = binder
         self._kernel = _NO_KERNEL
         self._planner = Planner()
         self._mirror = Mirror(cgroups)
+        self._changed: frozenset[CgroupDir] = frozenset()
         self._unread: list[CgroupDir] = []
         self._told_put_off: frozenset[CgroupDir] = frozenset()
+        self._told_bound: frozenset[str] = frozenset()
         self.drift_repairs: Counter[str] = Counter()
         self.limit_pids(pids_limit)
 
@@ -94,25 +94,68 @@ class Enforcer:
     def enforce(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> int:
         """Apply what differs from the wanted tree; returns the number of operations. Raises HostError, StateError.
 
-        The host leaves CPUs before a container has them for itself, and comes back to them last.
+        The host leaves CPUs before a container has them for itself, and comes back to them last; bound
+        containers that share are as those in our cgroups.
         """
         topology = self.machine.topology
         everything, held = topology.online | topology.offline, state.cpu.held
-        self._host.leave(everything, held)
-        changed = self._planner.update((self.machine, self._kernel, self._settings), state, pods, self._facts)
+        ground, parts = (self.machine, self._kernel, self._settings), self._planner.parts
+        self._changed |= self._planner.update(ground, state, pods, self._facts)
+        bound = [one for pod in pods.values() if pod.bindings for one in self._bound(state, pod, parts)]
+        self._binder.look(bound)
+        lent = self._binder.lent()
+        self._host.leave(everything, held, lent)
+        self._binder.leave()
         try:
-            done = self._mirror.settle(self._planner.parts, changed)
+            done = self._mirror.settle(parts, self._changed)
         finally:
+            self._changed = frozenset()  # the mirror remembers what is still to be done
             self._tell_repairs()
         self._tell_put_off()
         problems = [problem for part in self._planner.parts.values() for problem in part.problems]
         if problems:
             first = min(problems, key=lambda problem: problem.directory.split("/"))
             raise HostError(f"{first.directory}: {first.reason}")
-        self._host.settle(everything, held)
+        self._host.settle(everything, held, lent)
         for repair in self._host.repairs():
             self._tell(EventKind.DRIFT_REPAIRED, None, repair)
+        self._binder.settle((everything, topology.memory_nodes))
+        if self._host.closed:
+            self._binder.look_around()
+        self._tell_of_bound()
         return done
+
+    @staticmethod
+    def _bound(state: NodeState, pod: Pod, parts: Mapping[CgroupDir, Wanted]) -> tuple[Bound, ...]:
+        """The bound containers of a pod, and what they are to have by its part of the plan."""
+        directory = layout.pod_dir(pod.uid, qos_class(pod))
+        found = {name: bound_settings(parts[directory], directory, name) for name in pod.bindings}
+        return tuple(
+            Bound(
+                key=(pod.uid, name),
+                pod=pod.full_name,
+                binding=pod.bindings[name],
+                settings=settings,
+                exclusive=cpus_in(settings[CPUS].text) & state.cpu.held,
+            )
+            for name, settings in found.items()
+            if settings
+        )
+
+    def check_bindings(self, state: NodeState, pod: Pod) -> None:
+        """Refuse a pod whose containers cannot be what they are bound to. Raises BindingError."""
+        if pod.bindings:
+            directory = layout.pod_dir(pod.uid, qos_class(pod))
+            part = plan_pod(self._facts(state, {pod.uid: pod}), pod)
+            self._binder.check(self._bound(state, pod, {directory: part}), self._host.closed)
+
+    def check_bound(self, pod: Pod) -> None:
+        """Raise BindingError if a bound container of a pod is not as it was to be after the last `enforce`."""
+        for name, binding in pod.bindings.items():
+            failure = self._binder.failures.get((pod.uid, name))
+            if failure is not None:
+                text = f"container {name} ({binding}): {failure.message}"
+                raise BindingError(text, hint=failure.hint) from failure
 
     def suspect(self) -> None:
         """Let the next `enforce` read some of the cgroups anew: all of them after as many calls as it takes."""
@@ -145,6 +188,18 @@ class Enforcer:
             text = f"{len(by_cgroup) - TOLD_AT_ONCE} more cgroups had drifted and were put right"
             self._tell(EventKind.DRIFT_REPAIRED, None, text)
 
+    def _tell_of_bound(self) -> None:
+        repairs, self._binder.repairs = self._binder.repairs, []
+        for uid, text in repairs:
+            self._tell(EventKind.DRIFT_REPAIRED, uid, text)
+        now = self._binder.put_off
+        for key, text in now.items():
+            if text not in self._told_bound:
+                self._tell(
+                    EventKind.LIMIT_PUT_OFF, key[0], f"memory limit put off until less is in use: {text}"
+                )
+        self._told_bound = frozenset(now.values())
+
     def _tell_put_off(self) -> None:
         now = self._mirror.put_off
         for directory in now.keys() - self._told_put_off:
@@ -154,7 +209,8 @@ class Enforcer:
 
     def deviations(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> tuple[str, ...]:
         """A sentence for each thing in the kernel that is not as the state wants it. Raises HostError."""
-        return deviations(plan(self._facts(state, pods)), self._cgroups.observe())
+        ours = deviations(plan(self._facts(state, pods)), self._cgroups.observe())
+        return (*ours, *self._binder.deviations())
 
     def compared(
         self, state: NodeState, pod: Pod, directories: Iterable[CgroupDir]
@@ -172,7 +228,8 @@ class Enforcer:
     def vacate(self, state: NodeState, pods: Mapping[PodUid, Pod], pod: Pod) -> None:
         """Remove ``pod``'s cgroup, which is not among ``pods``, with whatever still runs in it.
 
-        Raises HostError if it is still there; what else cannot be enforced is no matter here.
+        Raises HostError, StateError if it is still there, or what it was bound to has not got back what it
+        had; what else cannot be enforced is no matter here.
         """
         directory = layout.pod_dir(pod.uid, qos_class(pod))
         try:
@@ -180,7 +237,7 @@ class Enforcer:
                 self._cgroups.kill(directory)
             self.enforce(state, pods)
         except HostError:
-            if self._cgroups.exists(directory):
+            if self._cgroups.exists(directory) or self._binder.holds(pod.bindings.values()):
                 raise
 
     def _facts(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> Facts:
@@ -269,12 +326,5 @@ class Enforcer:
         return [pid for pid in pids if pid > 0]  # 0 is a process of a PID namespace we cannot see into
 
     def kernel_view(self, directory: CgroupDir) -> Mapping[str, str]:
-        """The files of one cgroup that tell a person what holds there, as the kernel shows them."""
-        view: dict[str, str] = {}
-        for file in VIEWED_FILES:
-            with suppress(EnforcementError):  # a file this kernel does not have
-                view[file] = self._cgroups.read(directory, file)
-        with suppress(EnforcementError):
-            view |= {key: str(value) for key, value in self._cgroups.stat(directory).items()}
-            view["processes"] = str(len(self._cgroups.procs(directory)))
-        return view
+        """See `kernelview`."""
+        return kernel_view(self._cgroups, directory)

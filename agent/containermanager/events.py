@@ -40,6 +40,8 @@ class EventKind(Enum):
     UNKNOWN_POD_GONE = "UnknownPodGone"
     DRIFT_REPAIRED = "DriftRepaired"
     LIMIT_PUT_OFF = "LimitPutOff"
+    BINDING_FAILED = "BindingFailed"
+    BINDING_MENDED = "BindingMended"
     HOTPLUG = "Hotplug"
     NOT_READY = "NotReady"
     READY = "Ready"
@@ -56,6 +58,7 @@ _WARNINGS: Final = {
     EventKind.UNKNOWN_POD,
     EventKind.DRIFT_REPAIRED,
     EventKind.LIMIT_PUT_OFF,
+    EventKind.BINDING_FAILED,
     *_ERRORS,
 }
 

@@ -57,6 +57,10 @@ class ContainerFollower:
         """Tell the owner what changed; whatever changes in a pod that is done starts its wait anew."""
         self._look_at(self.watch.drain())
 
+    def follow_bound(self) -> None:
+        """The same for bound containers, whose cgroups are not ours: look at all of them."""
+        self._look_at(self.owner.containers.bound())
+
     def _look_at(self, directories: frozenset[CgroupDir]) -> None:
         for uid, has_ended in self.owner.containers.changed(directories).items():
             self._settling.pop(uid, None)

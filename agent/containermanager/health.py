@@ -31,13 +31,14 @@ class Health:
     configuration: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
+    bound: tuple[str, ...] = ()
     degraded: dict[PodUid, Reasons] = field(default_factory=dict)
 
     @property
     def problems(self) -> tuple[str, ...]:
         """All of them, as sentences; what degrades a pod is told with the pod."""
         refused = (f"configuration refused: {text}" for text in self.configuration)
-        return (*self.recovery, *self.manifests, *self.strangers, *refused)
+        return (*self.recovery, *self.manifests, *self.strangers, *self.bound, *refused)
 
     def fail(self, kind: str, text: str) -> None:
         """Remember a failure, and tell it once."""
@@ -63,12 +64,22 @@ class Health:
     def meet(self, found: Mapping[CgroupDir, CpuSet]) -> None:
         """``found`` are the populated cgroups of pods that nobody knows: tell who came, and who went."""
         was, self.strangers = self.strangers, tuple(_stranger(*one) for one in found.items())
-        for text in self.strangers:
+        self._compare(was, self.strangers, (EventKind.UNKNOWN_POD, EventKind.UNKNOWN_POD_GONE))
+
+    def lack(self, found: tuple[str, ...]) -> None:
+        """``found`` says which bound containers are not as they are to be: tell what is new, and what is over."""
+        was, self.bound = self.bound, found
+        self._compare(was, found, (EventKind.BINDING_FAILED, EventKind.BINDING_MENDED))
+
+    def _compare(
+        self, was: tuple[str, ...], now: tuple[str, ...], kinds: tuple[EventKind, EventKind]
+    ) -> None:
+        for text in now:
             if text not in was:
-                self.events.add(EventKind.UNKNOWN_POD, text)
+                self.events.add(kinds[0], text)
         for text in was:
-            if text not in self.strangers:
-                self.events.add(EventKind.UNKNOWN_POD_GONE, f"no longer: {text}")
+            if text not in now:
+                self.events.add(kinds[1], f"no longer: {text}")
 
     def diagnose(self, pods: Iterable[Pod], found: Mapping[PodUid, Reasons]) -> None:
         """``found`` says which of ``pods`` are degraded now: tell what is new about it, and what is over."""

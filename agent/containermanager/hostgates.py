@@ -8,6 +8,7 @@ from agent.cgroup.preflight import mount_of
 from agent.cgroup.toplevel import top_level_cpus
 from agent.checkpoint.store import HOST_FILE, Store
 from agent.config.model import Config, HostIsolation
+from agent.containermanager.boundgates import release_bound
 from agent.containermanager.hostisolation import Host, check_place, host_with, spared_slice
 from agent.containermanager.hostslices import HostSlices
 from agent.containermanager.hoststate import Originals
@@ -30,8 +31,9 @@ def host_of(config: Config, store: Store, boot_id: str, topology: Topology) -> H
 
 def release_host(cgroup_root: Path, store: Store, boot_id: str, topology: Topology) -> bool:
     """Give the host back what was taken from it; False if nothing was. Raises HostError, StateError."""
+    unbound = release_bound(mount_of(cgroup_root), store, boot_id, topology)
     if store.read(HOST_FILE) is None:
-        return False
+        return unbound
     slices, irqs = _gates(PurePosixPath(mount_of(cgroup_root)), Originals(store, boot_id), "")
     slices.release(topology.online | topology.offline)
     irqs.release()

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Final, Protocol
 
 from agent.config.model import HostIsolation
-from agent.containermanager.hostslices import HostSlices
+from agent.containermanager.hostslices import ALWAYS, NOTHING_LENT, HostSlices, Lent
 from agent.containermanager.irqsteering import IrqSteering
 from agent.domain.idset import CpuSet
 from agent.errors import ConfigError
@@ -18,14 +18,20 @@ SHARED: Final = (
 
 
 class Host(Protocol):
-    """What else runs on the machine. ``everything``: all CPUs there are; ``held``: those that are exclusive."""
+    """What else runs on the machine.
+
+    ``everything``: all CPUs there are; ``held``: those that are exclusive; ``lent``: those of them that bound
+    containers in a top-level cgroup have, which therefore keeps them.
+    """
 
     mode: HostIsolation
+    closed: frozenset[str]
+    """The top-level cgroups that are kept off every exclusive CPU: too many others run in them to lend any."""
 
-    def leave(self, everything: CpuSet, held: CpuSet) -> None:
+    def leave(self, everything: CpuSet, held: CpuSet, lent: Lent = NOTHING_LENT) -> None:
         """Make the host let go of ``held``. Raises HostError, StateError."""
 
-    def settle(self, everything: CpuSet, held: CpuSet) -> None:
+    def settle(self, everything: CpuSet, held: CpuSet, lent: Lent = NOTHING_LENT) -> None:
         """Let the host use all that is not ``held``. Raises HostError, StateError."""
 
     def repairs(self) -> tuple[str, ...]:
@@ -39,11 +45,12 @@ class LooseHost:
     """`Host` under hostIsolation: none. It does as it likes."""
 
     mode = HostIsolation.NONE
+    closed: frozenset[str] = frozenset()
 
-    def leave(self, everything: CpuSet, held: CpuSet) -> None:
+    def leave(self, everything: CpuSet, held: CpuSet, lent: Lent = NOTHING_LENT) -> None:
         """See `Host.leave`."""
 
-    def settle(self, everything: CpuSet, held: CpuSet) -> None:
+    def settle(self, everything: CpuSet, held: CpuSet, lent: Lent = NOTHING_LENT) -> None:
         """See `Host.settle`."""
 
     def repairs(self) -> tuple[str, ...]:
@@ -60,18 +67,19 @@ class ConfinedHost:
 
     def __init__(self, mode: HostIsolation, slices: HostSlices | None, irqs: IrqSteering | None) -> None:
         self.mode = mode
+        self.closed = frozenset(ALWAYS) if slices else frozenset()
         self._slices = slices
         self._irqs = irqs
 
-    def leave(self, everything: CpuSet, held: CpuSet) -> None:
+    def leave(self, everything: CpuSet, held: CpuSet, lent: Lent = NOTHING_LENT) -> None:
         """See `Host.leave`."""
         if self._slices:
-            self._slices.leave(everything, held)
+            self._slices.leave(everything, held, lent)
 
-    def settle(self, everything: CpuSet, held: CpuSet) -> None:
+    def settle(self, everything: CpuSet, held: CpuSet, lent: Lent = NOTHING_LENT) -> None:
         """See `Host.settle`. Interrupts, too: they disturb, but break no promise while they are moved."""
         if self._slices:
-            self._slices.settle(everything, held)
+            self._slices.settle(everything, held, lent)
         if self._irqs:
             self._irqs.settle(everything, held)
 

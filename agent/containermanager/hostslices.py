@@ -21,6 +21,10 @@ ALWAYS: Final = ("init.scope", "system.slice", "user.slice")
 _PATIENCE: Final = 5.0
 _PAUSE: Final = 0.002
 
+Lent = Mapping[str, CpuSet]
+"""Exclusive CPUs by the name of the slice that keeps them, for bound containers in it."""
+NOTHING_LENT: Final[Lent] = {}
+
 TopLevel = Callable[[], Mapping[str, CpuSet]]
 """``cpuset.cpus`` of init.scope and of each slice at the top of the hierarchy that exists."""
 
@@ -49,16 +53,21 @@ class HostSlices:
         self.repairs: list[str] = []
         """What others had changed, since somebody took it out."""
 
-    def leave(self, everything: CpuSet, held: CpuSet) -> None:
+    def leave(self, everything: CpuSet, held: CpuSet, lent: Lent = NOTHING_LENT) -> None:
         """Let go of ``held`` before anybody is to have it for himself; nothing grows."""
         for name, now in self._now().items():
-            if not now or not now.isdisjoint(held):
-                self._bring(name, now, everything, held, growing=False)
+            off = held - self._lent(name, lent)
+            if not now or not now.isdisjoint(off):
+                self._bring(name, now, everything, off, growing=False)
 
-    def settle(self, everything: CpuSet, held: CpuSet) -> None:
+    def settle(self, everything: CpuSet, held: CpuSet, lent: Lent = NOTHING_LENT) -> None:
         """Use all that is nobody's."""
         for name, now in self._now().items():
-            self._bring(name, now, everything, held, growing=True)
+            self._bring(name, now, everything, held - self._lent(name, lent), growing=True)
+
+    @staticmethod
+    def _lent(name: str, lent: Lent) -> CpuSet:
+        return NO_CPUS if name in ALWAYS else lent.get(name, NO_CPUS)
 
     def release(self, everything: CpuSet) -> None:
         """Give every slice back what it had, and forget it. Systemd is not asked where nothing was taken."""

@@ -18,10 +18,12 @@ from threading import Condition, RLock
 from agent.admission import Admitted, adapted, admit, isolation, remove_pod, start_container
 from agent.cgroup.backend import CgroupBackend
 from agent.cgroup.compared import Compared
-from agent.cgroup.layout import CgroupDir, pod_dir
+from agent.cgroup.layout import pod_dir
 from agent.checkpoint.podrecord import PodRecord, record_of
 from agent.checkpoint.store import Store
-from agent.config.model import StateRecovery
+from agent.config.model import BindingPolicy, StateRecovery
+from agent.containermanager.binder import Binder, BindingError
+from agent.containermanager.bindingpolicy import check_policy
 from agent.containermanager.containers import Containers
 from agent.containermanager.degraded import degradations
 from agent.containermanager.enforcer import Enforcer
@@ -37,9 +39,11 @@ from agent.containermanager.snapshot import AdmittedPod, RejectedPod, Snapshot
 from agent.containermanager.takeover import TakenOver, resumed, take_over
 from agent.containermanager.telling import granted, plugged
 from agent.containermanager.verdict import (
+    BINDING_ERROR,
     DISCOVERY_ERROR,
     ENFORCEMENT_ERROR,
     MACHINE_FAULTS,
+    PASSING,
     STORAGE_ERROR,
     Verdict,
     VerdictKind,
@@ -71,6 +75,8 @@ class ContainerManager:
         cgroup_root: str,
         boot_id: str,
         now: Callable[[], str],
+        binder: Binder,
+        binding_policy: BindingPolicy = BindingPolicy.MANIFESTS,
         recovery: StateRecovery = StateRecovery.REBUILD,
         pids_limit: int | None = None,
         host: Host | None = None,
@@ -80,7 +86,9 @@ class ContainerManager:
         self._machine = machine
         self._journal = Journal(store=store, settings=machine.settings, now=now)
         self._host = host or LooseHost()
-        self._enforcer = Enforcer(machine, cgroups, self._host, pids_limit, self._tell_of_cgroup)
+        self._binder = binder
+        self._binding_policy = binding_policy
+        self._enforcer = Enforcer(machine, cgroups, self._host, binder, pids_limit, self._tell_of_cgroup)
         self._cgroup_root = cgroup_root
         self._boot_id = boot_id
         self._now = now
@@ -102,6 +110,7 @@ class ContainerManager:
             cgroups=cgroups,
             events=self.events,
             now=now,
+            binder=binder,
             lived=self._lived,
             enforce=lambda: self._enforcer.enforce(self._state, self._roster.pods()),
             mend=self._enforce,
@@ -195,6 +204,12 @@ class ContainerManager:
             with self._timed(Stage.DECIDE):
                 decision = admit(self._machine.managers, self._state, pod)
             if isinstance(decision, Admitted):
+                try:
+                    check_policy(self._binding_policy, pod, source)
+                    self._enforcer.check_bindings(decision.state, pod)
+                except BindingError as error:
+                    words = (BINDING_ERROR, error.message, error.hint)
+                    return self._reject(pod, source, words, decision.trace)
                 return self._commit(pod, source, decision)
             words = (decision.reason, decision.message, decision.remedy)
             return self._reject(pod, source, words, decision.trace)
@@ -213,10 +228,11 @@ class ContainerManager:
                 self._journal.add(self._record(pod, source, admitted_at))
             with self._timed(Stage.ENFORCE):
                 self._enforcer.enforce(self._state, {**self._roster.pods(), pod.uid: pod})
+            self._enforcer.check_bound(pod)
         except (StateError, HostError) as error:
             self._undo(pod, before)
             kind = fault_of(error)
-            if kind in MACHINE_FAULTS:
+            if kind in MACHINE_FAULTS - PASSING:
                 self._health.fail(kind, error.message)
             return self._reject(pod, source, (kind, error.message, error.hint), decision.trace)
         except Exception:
@@ -397,6 +413,7 @@ class ContainerManager:
 
         repairs = self._health.mending(ENFORCEMENT_ERROR, work) or 0
         self._health.meet(self._enforcer.strangers)
+        self._health.lack(self._binder.problems)
         return repairs
 
     # --- hotplug ----------------------------------------------------------------------------
@@ -469,6 +486,11 @@ class ContainerManager:
             self._enforcer.limit_pids(limit)
             self._enforce()
 
+    def allow_bindings(self, policy: BindingPolicy) -> None:
+        """Change whose pods may be bound from now on; what is bound stays."""
+        with self._lock:
+            self._binding_policy = policy
+
     # --- views ------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
@@ -489,7 +511,7 @@ class ContainerManager:
                 pending=self._health.pending,
                 degraded=dict(self._health.degraded),
                 host_isolation=self._host.mode.value,
-                notices=self._host.notices(self._state.cpu.held),
+                notices=(*self._host.notices(self._state.cpu.held), *self._binder.strays),
                 strangers=self._enforcer.strangers,
                 withdrawn=self._health.failures.get(DISCOVERY_ERROR, ""),
                 recovered=self._recovered,
@@ -498,6 +520,7 @@ class ContainerManager:
                 manifests=self._health.manifests,
                 controllers=self._enforcer.controllers,
                 boot_id=self._boot_id,
+                bound=self._binder.cgroups(),
             )
 
     def find(self, namespace: str, name: str) -> Known | None:
@@ -528,18 +551,25 @@ class ContainerManager:
     def kernel_view(self, uid: PodUid, container: str) -> Mapping[str, str]:
         """What the kernel shows for a container's cgroup; empty if the pod is not admitted."""
         with self._lock:
+            if (uid, container) in self._binder.places:
+                return self._binder.kernel_view((uid, container))
             admitted = self._roster.admitted.get(uid)
         directory = None if admitted is None else admitted.directories.get(container)
         return {} if directory is None else self._enforcer.kernel_view(directory)
 
-    def compared(self, uid: PodUid) -> Mapping[CgroupDir, tuple[Compared, ...]]:
-        """What is wanted of each cgroup of a pod, and what the kernel has. Raises HostError."""
+    def compared(self, uid: PodUid) -> Mapping[str, tuple[Compared, ...]]:
+        """What is wanted of each cgroup of a pod, by its absolute path, and what the kernel has. Raises HostError."""
         with self._lock:
             admitted = self._roster.admitted.get(uid)
             if admitted is None:
                 return {}
             directories = (pod_dir(uid, qos_class(admitted.pod)), *admitted.directories.values())
-            return self._enforcer.compared(self._state, admitted.pod, directories)
+            ours = self._enforcer.compared(self._state, admitted.pod, directories)
+            bound = self._binder.compared(uid)
+            return {
+                **{f"{self._cgroup_root}/{directory}": files for directory, files in ours.items()},
+                **{self._binder.cgroup((uid, name)): files for name, files in bound.items()},
+            }
 
     def deviations(self) -> tuple[str, ...]:
         """What the kernel has otherwise than decided, a sentence each. Raises HostError."""

@@ -108,6 +108,8 @@ class Snapshot:
     controllers: frozenset[str] = frozenset()
     """The cgroup controllers that the kernel offers."""
     boot_id: str = ""
+    bound: Mapping[tuple[PodUid, str], str] = field(default_factory=dict)
+    """By uid and name, the cgroups of containers that are somebody else's, absolute."""
 
     @property
     def troubles(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from agent.checkpoint.store import StorageError
+from agent.containermanager.binder import BindingError
 from agent.containermanager.snapshot import AdmittedPod, EndedPod
 from agent.domain.pod import Pod
 from agent.errors import HostError, NumaletError
@@ -18,18 +19,24 @@ STORAGE_ERROR: Final = "StorageError"
 ENFORCEMENT_ERROR: Final = "EnforcementError"
 DISCOVERY_ERROR: Final = "DiscoveryError"
 """The machine changed and could not be looked at since: nobody knows what there is to give."""
+BINDING_ERROR: Final = "BindingError"
+"""A container cannot be the unit or cgroup that its pod's annotation names."""
 INVALID_POD: Final = "InvalidPod"
 """The pod's uid cannot name a file or a cgroup, or its manifest cannot be stored."""
 UID_IN_USE: Final = "UidInUse"
 """Processes of an earlier pod of this uid are in the way."""
-MACHINE_FAULTS: Final = frozenset({STORAGE_ERROR, ENFORCEMENT_ERROR, DISCOVERY_ERROR, UID_IN_USE})
-"""The pod fits; the machine failed, or is not rid of something yet. It may be handed in again."""
+PASSING: Final = frozenset({BINDING_ERROR, UID_IN_USE})
+"""The pod fits; the machine lacks what it is bound to, or is not rid of something yet. No fault of the node's."""
+MACHINE_FAULTS: Final = PASSING | {STORAGE_ERROR, ENFORCEMENT_ERROR, DISCOVERY_ERROR}
+"""The pod fits, and the machine is not ready for it. It may be handed in again."""
 
 
 def fault_of(error: NumaletError) -> str:
     """The reason to give for an admission that was undone."""
     if isinstance(error, StorageError):
         return STORAGE_ERROR
+    if isinstance(error, BindingError):
+        return BINDING_ERROR
     return ENFORCEMENT_ERROR if isinstance(error, HostError) else INVALID_POD
 
 

@@ -71,5 +71,5 @@ def _slices(snapshot: Snapshot) -> set[tuple[Labels, CgroupDir]]:
         ((entry.pod.namespace, entry.pod.name, name), entry.directories[name])
         for entry in snapshot.pods.values()
         for name, level in entry.isolation.items()
-        if level is Isolation.CONTAINER
+        if level is Isolation.CONTAINER and name not in entry.pod.bindings
     }

@@ -44,6 +44,20 @@ class FakeSystemd:
         for unit in units:
             self._load(unit, {})
 
+    def install(self, unit: str, *, active: bool = False, **properties: PropertyValue) -> None:
+        """A service that has a file, running or not, in system.slice unless told otherwise."""
+        self._load(unit, {"Slice": "system.slice", **properties})
+        if not active:
+            self.halt(unit)
+
+    def halt(self, unit: str) -> None:
+        """A unit stops by itself: it stays loaded, with its properties."""
+        self._units[unit] |= {ACTIVE_STATE: "inactive", CONTROL_GROUP: ""}
+
+    def run(self, unit: str) -> None:
+        """A unit that is loaded starts."""
+        self._load(unit, self._units[unit])
+
     def properties(self, unit: str) -> Properties:
         """See `SystemdManager.properties`."""
         self._answer()

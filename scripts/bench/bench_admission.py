@@ -26,6 +26,7 @@ from agent.containermanager.enforcer import READ_AT_ONCE
 from agent.containermanager.machine import Machine
 from agent.domain.idset import NodeMask
 from agent.domain.pod import Pod, PodUid
+from scripts.bench.binding import unbound
 from scripts.bench.machines import amounts, app, machine, pod, settings
 from scripts.bench.registry import Samples, Times, Undone, benchmark
 
@@ -111,9 +112,11 @@ def daemon(pods: int, make: Callable[[int], Pod] = _exclusive, cpus: int = 1024)
     work = Path(_stack.enter_context(tempfile.TemporaryDirectory(dir=_TMPFS)))
     cgroups = CountedCgroups(topology.online, NodeMask(topology.all_nodes.bits))
     files = CountedFiles()
+    store = _stack.enter_context(StateDir(work / "state", files))
     owner = ContainerManager(
         machine=Machine.of(topology, settings(), ""),
-        store=_stack.enter_context(StateDir(work / "state", files)),
+        store=store,
+        binder=unbound(store, work),
         cgroups=cgroups,
         cgroup_root="/sys/fs/cgroup/bench",
         boot_id="bench",

@@ -11,6 +11,7 @@ import pickle
 import sys
 from pathlib import Path
 
+from agent.cgroup.boundwatch import BoundWatch
 from agent.cgroup.containerwatch import ContainerWatch
 from agent.cgroup.fake import FakeCgroups
 from agent.cgroup.tree import CgroupOp
@@ -22,6 +23,7 @@ from agent.containermanager.machine import Machine
 from agent.daemon import Edges, serve
 from agent.log import set_up_logging
 from agent.sysfs.hotplug import NoHotplug
+from scripts.bench.binding import unbound
 from scripts.bench.machines import machine, settings
 
 
@@ -56,6 +58,8 @@ def main() -> None:
         containers=ContainerWatch(nowhere),
         drift=DriftWatch(nowhere),
         host=lambda *_: LooseHost(),
+        bound=lambda _config: BoundWatch(nowhere),
+        binder=lambda _config, store, _boot_id, _watch: unbound(store, nowhere),
     )
     serve(source, config, os.environ, edges)
     cgroups.log = []

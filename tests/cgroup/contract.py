@@ -215,6 +215,13 @@ class BackendContract:
             backend.remove(directory)
         assert list(backend.observe().dirs) == [ROOT]
 
+    def test_children_are_told_by_name(self, host: Host) -> None:
+        with pytest.raises(EnforcementError, match="does not exist"):
+            host.backend.children(POD)
+        open_up(host.backend)
+        assert host.backend.children(POD) == (MAIN, POOL)
+        assert host.backend.children(MAIN) == ()
+
     def test_killing_an_empty_cgroup_is_fine(self, host: Host) -> None:
         host.backend.make(POD)
         host.backend.kill(POD)

@@ -9,7 +9,7 @@ import pytest
 
 from agent.config import Config, load_config
 from agent.config.fields import GATES
-from agent.config.model import HostIsolation, LogFormat, LogLevel, Percent, StateRecovery
+from agent.config.model import BindingPolicy, HostIsolation, LogFormat, LogLevel, Percent, StateRecovery
 from agent.config.table import FIELDS, dump
 from agent.domain.idset import CpuSet
 from agent.domain.pod import CPU, MEMORY, ResourceName
@@ -76,6 +76,7 @@ fileCheckFrequency: 500ms
 cgroupRoot: /sys/fs/cgroup/kubepods
 hostIsolation: slices
 irqAffinity: true
+bindings: all
 stateDir: /tmp/state
 controlSocket: /tmp/control.sock
 controlSocketGroup: operators
@@ -121,6 +122,7 @@ def test_every_field_is_read() -> None:
         cgroup_root="/sys/fs/cgroup/kubepods",
         host_isolation=HostIsolation.SLICES,
         irq_affinity=True,
+        bindings=BindingPolicy.ALL,
         state_dir="/tmp/state",  # noqa: S108 - only a text here
         control_socket="/tmp/control.sock",  # noqa: S108
         control_group="operators",

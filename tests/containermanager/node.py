@@ -24,6 +24,7 @@ from agent.domain.settings import CpuPolicy, Gates, TopologyScope
 from agent.domain.state import invariants
 from agent.domain.topology import CoreId, Cpu, CpuId, NodeId, NumaNode, SocketId, Topology, UncoreId
 from agent.manifest import load_manifests
+from tests.containermanager.boundhost import BoundHost
 
 GIB = 1 << 30
 NO_PROCESS = 1 << 22
@@ -111,6 +112,7 @@ class Node:
         self.store = store or MemoryStore()
         self.cgroups = cgroups or fake_cgroups(self.topology)
         self.boot = "boot"
+        self.outside = BoundHost(self.topology)
         self.host: Host = LooseHost()
         self._ticks = 0
 
@@ -133,6 +135,8 @@ class Node:
             cgroup_root=cgroup_root,
             boot_id=self.boot,
             host=self.host,
+            binder=self.outside.binder(store or self.store, self.boot),
+            binding_policy=self.config.bindings,
             now=self.now,
             recovery=recovery,
             observers=observers,

@@ -66,6 +66,7 @@ class World:
             boot_id="boot",
             now=node.now,
             host=self.host(),
+            binder=node.outside.binder(node.store, "boot"),
         )
         owner.start()
         return owner

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from agent.api.client import ControlClient, ControlError
+from agent.cgroup.boundwatch import BoundWatch
 from agent.cgroup.layout import CgroupDir
 from agent.cgroup.watch import DriftWatch
 from agent.config import Config
@@ -113,6 +114,7 @@ class Running:
         self.hotplug = Hotplug(self.node)
         self.containers = Containers()
         self.drift = DriftWatch(root)
+        self.bound = BoundWatch(root)
         self.environ: dict[str, str] = {}
         self.file = root / "config.yaml"
         self.source = ConfigSource(path=self.file)
@@ -124,7 +126,7 @@ class Running:
         metrics = NodeMetrics(decisions, owner.snapshot, self.node.cgroups.stat)
         notifier = Notifier(self.environ)
         configuration = Configuration(self.source, self.config, owner, self.look, notifier)
-        kernel = Kernel(self.hotplug, self.hotplug.look, self.containers, self.drift)
+        kernel = Kernel(self.hotplug, self.hotplug.look, self.containers, self.drift, self.bound)
         return Daemon(configuration, owner, metrics, kernel, notifier)
 
     def look(self, config: Config) -> Machine:
@@ -194,6 +196,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
     running.hotplug.close()
     running.containers.close()
     running.drift.close()
+    running.bound.close()
 
 
 def test_ready_means_the_manifests_were_followed_and_everything_is_served(running: Running) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from agent.cgroup.layout import CgroupDir
 from agent.containermanager import ContainerManager
+from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
 from agent.domain.settings import Gates
 from agent.podsource import ManifestDir, ManifestFollower
@@ -73,6 +74,25 @@ def test_a_uid_with_processes_of_an_earlier_pod_is_taken_once_they_are_gone(
     follower.sync()
     assert admitted_names(owner) == ["a"]
     assert unsound(node, owner) == []
+
+
+def test_a_pod_whose_unit_is_not_there_yet_is_taken_once_it_is(follow: Follow, root: Path) -> None:
+    node = Node()
+    owner = node.owner()
+    follower = follow(owner)
+    document = manifest("a")
+    document["metadata"]["annotations"] = {"numalet/unit.main": "db.service"}
+    write(root / "a.yaml", document)
+    for _ in range(2):
+        follower.sync()
+        assert owner.snapshot().rejected[PodUid("uid-a")].reason == "BindingError"
+    node.outside.install("db.service")
+    follower.sync()
+    assert admitted_names(owner) == ["a"]
+    (root / "a.yaml").unlink()
+    follower.sync()
+    assert admitted_names(owner) == []
+    assert node.outside.properties("db.service")["AllowedCPUs"] == CpuSet()
 
 
 def test_a_changed_spec_is_admitted_anew_under_its_uid(follow: Follow, root: Path) -> None:

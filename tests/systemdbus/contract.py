@@ -6,6 +6,7 @@ import pytest
 
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
 from agent.systemdbus.manager import SystemdError, SystemdManager
+from agent.systemdbus.place import LIMITS, place_of, properties_of
 from agent.systemdbus.properties import (
     ACTIVE_STATE,
     ALLOWED_CPUS,
@@ -19,7 +20,10 @@ SLICE = "numalettest.slice"
 
 
 class SystemdContract:
-    """Subclasses give the fixture ``systemd``, on a machine with CPUs 0-11 and NUMA nodes 0 and 1."""
+    """Subclasses give the fixture ``systemd``, on a machine with CPUs 0-11 and NUMA nodes 0 and 1.
+
+    ``idle`` is a service that has a file and does not run.
+    """
 
     def test_the_slices_of_the_host_are_there(self, systemd: SystemdManager) -> None:
         shown = systemd.properties("system.slice")
@@ -50,6 +54,25 @@ class SystemdContract:
         finally:
             systemd.stop(SLICE)
         assert systemd.properties(SLICE)[ACTIVE_STATE] == "inactive"
+
+    def test_a_service_that_does_not_run_takes_limits_and_gives_them_up(
+        self, systemd: SystemdManager, idle: str
+    ) -> None:
+        shown = systemd.properties(idle)
+        before = {name: shown[name] for name in LIMITS}
+        assert (shown[LOAD_STATE], shown[ACTIVE_STATE], shown["Id"]) == ("loaded", "inactive", idle)
+        assert place_of(idle, shown) == f"system.slice/{idle}"
+        files = {
+            "cpuset.cpus": "1",
+            "cpuset.mems": "1",
+            "cpu.max": "150000 100000",
+            "cpu.weight": "50",
+            "memory.max": "8192",
+        }
+        systemd.set_properties(idle, properties_of(files))
+        assert {name: systemd.properties(idle)[name] for name in LIMITS} == properties_of(files)
+        systemd.set_properties(idle, before)
+        assert {name: systemd.properties(idle)[name] for name in LIMITS} == before
 
     def test_a_transient_unit_is_made_once(self, systemd: SystemdManager) -> None:
         systemd.start_transient(SLICE, {})

@@ -14,6 +14,11 @@ class TestFakeSystemd(SystemdContract):
     def systemd(self) -> SystemdManager:
         return FakeSystemd()
 
+    @pytest.fixture
+    def idle(self, systemd: FakeSystemd) -> str:
+        systemd.install("numalettest.service")
+        return "numalettest.service"
+
 
 def test_a_broken_bus_fails_every_call() -> None:
     systemd = FakeSystemd()

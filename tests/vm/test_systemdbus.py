@@ -12,6 +12,7 @@ from agent.systemdbus.dbus import SystemdBus
 from agent.systemdbus.manager import SystemdManager
 from agent.systemdbus.properties import ALLOWED_CPUS
 from tests.systemdbus.contract import SLICE, SystemdContract
+from tests.vm.units import Unit
 
 pytestmark = pytest.mark.vm
 
@@ -27,6 +28,11 @@ class TestSystemdBus(SystemdContract):
     @pytest.fixture
     def systemd(self, bus: SystemdBus) -> SystemdManager:
         return bus
+
+    @pytest.fixture
+    def idle(self) -> Iterator[str]:
+        with Unit("numalettest.service", "[Service]\nExecStart=/bin/true\n") as unit:
+            yield unit.name
 
 
 def test_cpus_beyond_the_first_eight_reach_the_kernel_as_they_were_meant(bus: SystemdBus) -> None:
