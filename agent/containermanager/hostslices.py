@@ -77,6 +77,9 @@ class HostSlices:
             self._set_cpus(name, original or everything)
             if not original:
                 self._systemd.set_properties(name, {ALLOWED_CPUS: NO_CPUS})
+        unset = sorted(name for name, original in taken.items() if not original)
+        if unset:
+            self._systemd.forget_property(unset, ALLOWED_CPUS)
         if taken:
             self._originals.forget(SLICES)
 

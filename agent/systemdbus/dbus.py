@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -29,15 +30,23 @@ _MANAGER: Final = "org.freedesktop.systemd1.Manager"
 _PROPERTIES: Final = "org.freedesktop.DBus.Properties"
 _NO_SUCH_UNIT: Final = "org.freedesktop.systemd1.NoSuchUnit"
 _NO_JOB: Final = 0
+_KEPT_IN: Final = ("system.control", "transient")
+"""Where drop-ins of runtime properties are, of a unit with a file and of one without."""
 _PAUSE: Final = 0.02
 _NO_BUS_HINT: Final = "is systemd the init system here, and does dbus run? systemctl status dbus.socket"
 
 
 class SystemdBus:
-    """Talks to the bus at ``address``; gives up on an answer after ``timeout`` seconds."""
+    """Talks to the bus at ``address``; gives up on an answer after ``timeout`` seconds.
 
-    def __init__(self, address: str = SYSTEM_BUS, *, timeout: float = 10.0) -> None:
+    Below ``run`` is what systemd keeps until the next boot.
+    """
+
+    def __init__(
+        self, address: str = SYSTEM_BUS, *, timeout: float = 10.0, run: Path = Path("/run/systemd")
+    ) -> None:
         self._address = address
+        self._run = run
         self._timeout = timeout
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -52,6 +61,26 @@ class SystemdBus:
         """See `SystemdManager.set_properties`."""
         runtime = True
         self._manage(unit, "SetUnitProperties", "sba(sv)", [unit, runtime, _variants(unit, properties)])
+
+    def forget_property(self, units: Sequence[str], name: str) -> None:
+        """See `SystemdManager.forget_property`.
+
+        RevertUnitFiles would take an administrator's own files below /etc away, too.
+        """
+        removed = [self._without_drop_in(unit, name) for unit in units]
+        if any(removed):
+            self._manage("", "Reload", "", [])
+
+    def _without_drop_in(self, unit: str, name: str) -> bool:
+        """Remove what `unit_write_setting` in systemd has written; tells whether there was anything."""
+        found = False
+        for kept_in in _KEPT_IN:
+            folder = self._run / kept_in / f"{unit}.d"
+            with suppress(OSError):
+                (folder / f"50-{name}.conf").unlink()
+                found = True
+                folder.rmdir()
+        return found
 
     def start_transient(self, unit: str, properties: Properties) -> None:
         """See `SystemdManager.start_transient`."""

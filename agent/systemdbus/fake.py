@@ -76,6 +76,13 @@ class FakeSystemd:
         self._units.setdefault(unit, self._unloaded(unit)).update(properties)
         self.log.append(("set", unit, dict(properties)))
 
+    def forget_property(self, units: Sequence[str], name: str) -> None:
+        """See `SystemdManager.forget_property`; units have no files of their own here."""
+        self._answer()
+        for unit in units:
+            self._units[unit][name] = _FRESH[name]
+            self.log.append(("forget", unit, {}))
+
     def start_transient(self, unit: str, properties: Properties) -> None:
         """See `SystemdManager.start_transient`."""
         self._answer()

@@ -42,6 +42,12 @@ class SystemdManager(Protocol):
     def set_properties(self, unit: str, properties: Properties) -> None:
         """Set them now and, by a drop-in below /run, after a daemon-reload, but not after a reboot."""
 
+    def forget_property(self, units: Sequence[str], name: str) -> None:
+        """Take away the drop-ins that `set_properties` made for it, so that the units' own files hold again.
+
+        Where /run/systemd may not be written they stay until the next boot.
+        """
+
     def start_transient(self, unit: str, properties: Properties) -> None:
         """Make and start a slice or scope (a scope needs ``PIDs``); return when it is active."""
 

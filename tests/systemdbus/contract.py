@@ -74,6 +74,10 @@ class SystemdContract:
         systemd.set_properties(idle, before)
         assert {name: systemd.properties(idle)[name] for name in LIMITS} == before
 
+    def test_what_was_never_set_is_forgotten_without_a_word(self, systemd: SystemdManager) -> None:
+        systemd.forget_property(["system.slice"], ALLOWED_MEMORY_NODES)
+        assert systemd.properties("system.slice")[ALLOWED_MEMORY_NODES] == NodeMask()
+
     def test_a_transient_unit_is_made_once(self, systemd: SystemdManager) -> None:
         systemd.start_transient(SLICE, {})
         try:
