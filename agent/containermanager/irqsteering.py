@@ -8,7 +8,7 @@ from typing import Final
 
 from agent.containermanager.hoststate import IRQS, Originals
 from agent.domain.idset import CpuSet
-from agent.irq.affinity import DEFAULT, Affinities, wanted
+from agent.irq.affinity import DEFAULT, wanted
 from agent.irq.procirq import Interrupts
 
 _PERIOD: Final = 60.0
@@ -43,7 +43,7 @@ class IrqSteering:
             if irq not in self._immovable and not self._interrupts.set_affinity(irq, cpus)
         }
         self._immovable = (self._immovable | stuck) & now.keys()
-        self.notices = tuple(self._told(now.keys() & self._immovable, now, held))
+        self.notices = tuple(self._told(held))
         self._settled, self._due = (everything, held), self._clock() + _PERIOD
 
     def release(self) -> None:
@@ -54,9 +54,10 @@ class IrqSteering:
         if taken:
             self._originals.forget(IRQS)
 
-    def _told(self, stuck: frozenset[str] | set[str], now: Affinities, held: CpuSet) -> list[str]:
+    def _told(self, held: CpuSet) -> list[str]:
         told = []
-        there = CpuSet.of(int(irq) for irq in stuck if irq != DEFAULT and not now[irq].isdisjoint(held))
+        stuck = self._immovable - {DEFAULT}
+        there = CpuSet.of(int(irq) for irq in stuck if not self._interrupts.serving(irq).isdisjoint(held))
         if there:
             told.append(
                 f"interrupts {there} stay on exclusive CPUs: the kernel does not let them be moved"

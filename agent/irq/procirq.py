@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from agent.domain.idset import CpuSet
+from agent.domain.idset import NO_CPUS, CpuSet
 from agent.errors import HostError
 from agent.irq.affinity import DEFAULT, Affinities, mask_text
 
@@ -24,6 +24,9 @@ class Interrupts(Protocol):
 
     def affinities(self) -> Affinities:
         """The CPUs that each may go to."""
+
+    def serving(self, irq: str) -> CpuSet:
+        """The CPUs that it is delivered to: of those it may go to, mostly one."""
 
     def set_affinity(self, irq: str, cpus: CpuSet) -> bool:
         """Let it go to ``cpus``; False if the kernel does not let it be moved. Raises HostError."""
@@ -48,6 +51,13 @@ class ProcIrq:
         with suppress(OSError, ValueError):
             found[DEFAULT] = CpuSet.parse_mask((self._irqs / "default_smp_affinity").read_text())
         return found
+
+    def serving(self, irq: str) -> CpuSet:
+        """See `Interrupts.serving`. One that is gone, or was never used, is delivered nowhere."""
+        for file in ("effective_affinity_list", "smp_affinity_list"):  # not every architecture has the former
+            with suppress(OSError, ValueError):
+                return CpuSet.parse((self._irqs / irq / file).read_text())
+        return NO_CPUS
 
     def set_affinity(self, irq: str, cpus: CpuSet) -> bool:
         """See `Interrupts.set_affinity`. One that is gone counts as moved."""
@@ -84,6 +94,10 @@ class FakeInterrupts:
     def affinities(self) -> Affinities:
         """See `Interrupts.affinities`."""
         return dict(self.now)
+
+    def serving(self, irq: str) -> CpuSet:
+        """See `Interrupts.serving`: all that it may go to."""
+        return self.now[irq]
 
     def set_affinity(self, irq: str, cpus: CpuSet) -> bool:
         """See `Interrupts.set_affinity`."""

@@ -73,6 +73,17 @@ def test_the_gate_reads_and_writes_each_interrupt_and_the_default(tmp_path: Path
     assert not (irqs / "77").exists()
 
 
+def test_an_interrupt_is_served_where_the_hardware_delivers_it(tmp_path: Path) -> None:
+    irq = tmp_path / "proc/irq/24"
+    irq.mkdir(parents=True)
+    gate = ProcIrq(tmp_path)
+    assert gate.serving("24") == CpuSet()
+    (irq / "smp_affinity_list").write_text("0-7\n")
+    assert gate.serving("24") == CpuSet.parse("0-7")
+    (irq / "effective_affinity_list").write_text("3\n")
+    assert gate.serving("24") == CpuSet.parse("3")
+
+
 def test_irqbalance_is_seen_by_its_socket(tmp_path: Path) -> None:
     gate = ProcIrq(tmp_path)
     assert not gate.irqbalance()
