@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Protocol, assert_never
 
 from agent.cgroup.layout import ROOT, CgroupDir, Kind
+from agent.cgroup.partition import is_granted
 from agent.cgroup.tree import (
     CPUS,
+    CPUS_EFFECTIVE,
     EFFECTIVE,
+    EXCLUSIVE,
     HUGETLB,
+    MEMBER,
     MEMORY_MAX,
     MEMS,
+    PARTITION,
     CgroupOp,
     EnableControllers,
     KernelOffer,
@@ -80,6 +85,13 @@ _MEANING_OF_FILE: Final[Mapping[tuple[str, int], tuple[str, str]]] = {
         "join a container's own cgroup, a leaf",
     ),
 }
+
+
+_STRANGER_HINT: Final = "another program writes here, too: find it, e.g. systemd after daemon-reload"
+_PARTITION_HINT: Final = (
+    "no other cgroup may claim these CPUs in cpuset.cpus.exclusive, nor one beside it in cpuset.cpus, and"
+    " CAP_SYS_ADMIN is needed; docs/isolation.md has more"
+)
 
 
 class EnforcementError(HostError):
@@ -271,17 +283,36 @@ def check_read_back(
     """
     found = read(file)
     if not _is_same(file, text, found, page):
-        hint = "another program writes here, too: find it, e.g. systemd after daemon-reload"
+        hint = _PARTITION_HINT if file == PARTITION else _STRANGER_HINT
         raise EnforcementError(path, file, text, READ_BACK, f"the kernel shows {found!r}", hint)
+    if file == PARTITION:
+        return _check_partition(path, {file: found, CPUS: read(CPUS), CPUS_EFFECTIVE: read(CPUS_EFFECTIVE)})
+    if file == EXCLUSIVE:  # what partitions below had may be back
+        return {file: found, CPUS_EFFECTIVE: read(CPUS_EFFECTIVE)}
     effective = EFFECTIVE.get(file)
     if effective is None:
         return {file: found}
     given = read(effective)
-    if given != found:
+    shown = {file: found, effective: given}
+    if given != found and not is_granted(file, found, shown | _handed_down(file, read)):
         meaning = f"{effective} is {given!r}"
         hint = "a cgroup above does not have them all, or one went offline; nothing may run elsewhere"
         raise EnforcementError(path, file, text, READ_BACK, meaning, hint)
-    return {file: found, effective: given}
+    return shown
+
+
+def _handed_down(file: str, read: Callable[[str], str]) -> dict[str, str]:
+    """What tells of CPUs that partitions below have cut out of a cgroup; nothing where there can be none."""
+    with suppress(OSError):  # before Linux 6.7
+        return {name: read(name) for name in (EXCLUSIVE, PARTITION) if file == CPUS}
+    return {}
+
+
+def _check_partition(path: str, shown: Mapping[str, str]) -> Mapping[str, str]:
+    if shown[PARTITION] != MEMBER and not is_granted(CPUS, shown[CPUS], shown):
+        meaning = f"{CPUS_EFFECTIVE} is {shown[CPUS_EFFECTIVE]!r}, not {shown[CPUS]!r}"
+        raise EnforcementError(path, PARTITION, shown[PARTITION], READ_BACK, meaning, _PARTITION_HINT)
+    return shown
 
 
 def _is_same(file: str, text: str, found: str, page: int) -> bool:
@@ -289,6 +320,8 @@ def _is_same(file: str, text: str, found: str, page: int) -> bool:
         return True
     if file in {CPUS, MEMS}:
         return cpus_in(found) == cpus_in(text) and bool(found)
+    if file == EXCLUSIVE:
+        return cpus_in(found) == cpus_in(text)
     if file == MEMORY_MAX or file.startswith(HUGETLB):
         unit = page if file == MEMORY_MAX else parse_hugetlb_size(file.split(".")[1])
         limit = parse_limit(text)

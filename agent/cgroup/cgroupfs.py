@@ -374,7 +374,7 @@ def _read(fd: int, file: str) -> str:
 def _write(fd: int, file: str, text: str) -> None:
     handle = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
     with os.fdopen(handle, "wb", buffering=0) as stream:
-        stream.write(text.encode())
+        stream.write(text.encode() or b"\n")  # the kernel takes nothing for nothing written
 
 
 def _switch(cgroup: Path, sign: str, controllers: Sequence[str]) -> None:

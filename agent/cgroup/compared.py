@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
-from agent.cgroup.tree import CPUS, CPUS_EFFECTIVE, MEMS, MEMS_EFFECTIVE, ObservedDir, WantedDir, cpus_in
-
-_EFFECTIVE: Final = {CPUS: CPUS_EFFECTIVE, MEMS: MEMS_EFFECTIVE}
+from agent.cgroup.partition import is_granted
+from agent.cgroup.tree import EFFECTIVE, ObservedDir, WantedDir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +27,8 @@ def compared(wanted: WantedDir, observed: ObservedDir) -> Iterator[Compared]:
     """Compare every file that a cgroup is wanted to have."""
     for file, setting in wanted.settings.items():
         actual = observed.files.get(file, "")
-        effective = observed.files.get(_EFFECTIVE.get(file, ""), "")
+        effective = observed.files.get(EFFECTIVE.get(file, ""), "")
         met = file in observed.files and setting.is_met(actual)
-        if effective or file in _EFFECTIVE:
-            met = met and cpus_in(effective) == cpus_in(setting.text)
+        if file in EFFECTIVE:
+            met = met and is_granted(file, setting.text, observed.files)
         yield Compared(file=file, wanted=setting.text, actual=actual, effective=effective, met=met)

@@ -24,12 +24,16 @@ Isolations = Mapping[tuple[PodUid, str], Isolation]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupSettings:
-    """KubeletConfiguration's cpuCFSQuota, cpuCFSQuotaPeriod, podPidsLimit and singleProcessOOMKill."""
+    """KubeletConfiguration's cpuCFSQuota, cpuCFSQuotaPeriod, podPidsLimit and singleProcessOOMKill.
+
+    ``partitions``: whether what pods hold is cut out of the rest of the machine by cpuset partitions.
+    """
 
     cfs_quota: bool = True
     cfs_period: Micros = DEFAULT_PERIOD
     pod_pids: int | Unlimited = UNLIMITED
     single_process_oom_kill: bool = False
+    partitions: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,11 @@ class Facts:
     def has_exclusive_cpus(self, pod: Pod, container: Container) -> bool:
         """Tell whether the container holds CPUs that no other container may use."""
         return self.cpu_isolation.get((pod.uid, container.name)) is Isolation.CONTAINER
+
+    def has_own_cpus(self, pod: Pod, container: Container) -> bool:
+        """Tell whether it runs on CPUs that no other pod has and that are there."""
+        entry = self.state.cpu.of(pod.uid, container.name)
+        return entry is not None and not entry.isdisjoint(self.topology.online)
 
     def has_exclusive_memory(self, pod: Pod, container: Container) -> bool:
         """Tell whether the container's memory was cut out of its pod's."""

@@ -7,9 +7,8 @@ inner cgroups hold no processes, cgroups in use are not removed, and bad values 
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -27,18 +26,24 @@ from agent.cgroup.backend import (
     check_usage,
     explained,
 )
+from agent.cgroup.fakepartitions import FILES as PARTITION_FILES
+from agent.cgroup.fakepartitions import FakePartitions
+from agent.cgroup.fakevalues import accepted, ids_in, kernel_error
 from agent.cgroup.layout import ROOT, CgroupDir, Kind
 from agent.cgroup.tree import (
     CPU_MAX,
     CPU_WEIGHT,
     CPUS,
     CPUS_EFFECTIVE,
+    EXCLUSIVE,
     HUGETLB,
+    MEMBER,
     MEMORY_MAX,
     MEMORY_OOM_GROUP,
     MEMS,
     MEMS_EFFECTIVE,
     OPTIONAL_CONTROLLERS,
+    PARTITION,
     PIDS_MAX,
     REQUIRED_CONTROLLERS,
     CgroupOp,
@@ -52,20 +57,14 @@ from agent.cgroup.tree import (
     cpus_in,
     is_planned,
 )
-from agent.cgroup.units import (
-    MIN_QUOTA,
-    Unlimited,
-    limit_text,
-    parse_cpu_max,
-    parse_hugetlb_size,
-    parse_limit,
-    parse_weight,
-)
-from agent.domain.idset import NO_CPUS, CpuSet, IdSet, NodeMask
+from agent.domain.idset import NO_CPUS, CpuSet, IdSet, NodeMask, union
 
 _HUGETLB_MAX: Final = f"{HUGETLB}2MB.max"
 _DEFAULTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "cpuset": {CPUS: "", MEMS: "", CPUS_EFFECTIVE: "", MEMS_EFFECTIVE: ""},
+    "cpuset": {
+        **dict.fromkeys((CPUS, MEMS, CPUS_EFFECTIVE, MEMS_EFFECTIVE, EXCLUSIVE), ""),
+        PARTITION: MEMBER,
+    },
     "cpu": {CPU_MAX: "max 100000", CPU_WEIGHT: "100"},
     "memory": {MEMORY_MAX: "max", MEMORY_OOM_GROUP: "0", "memory.current": "0"},
     "hugetlb": {_HUGETLB_MAX: "max"},
@@ -117,6 +116,10 @@ class FakeCgroups:
         self._last_pid = 0
         self._stranger = False
         self._touched: set[CgroupDir] = set()
+        self.absent: frozenset[str] = frozenset()
+        """Files that this kernel does not have."""
+        self.partitions = FakePartitions(lambda directory: self._cgroups[directory].files, self._beside)
+        """The kernel's view of them."""
 
     def spawn(self) -> int:
         """A new process outside our subtree."""
@@ -179,7 +182,7 @@ class FakeCgroups:
 
     def offer(self) -> KernelOffer:
         """See `CgroupBackend.offer`."""
-        files = frozenset(_planned_of(frozenset(self._available(ROOT))))
+        files = frozenset(_planned_of(frozenset(self._available(ROOT)))) - self.absent
         return KernelOffer(controllers=frozenset(self._passed_on), files=files, page_size=self._page)
 
     def observe(self, top: CgroupDir = ROOT, leave_out: frozenset[Kind] = NOTHING) -> Observed:
@@ -203,12 +206,13 @@ class FakeCgroups:
             return self.populated(directory)
         populated = bool(cgroup.pids)
         for below in self._children(directory):
-            populated |= self._collect(below, closed, effective.within(self._cgroups[below].files), dirs)
+            populated |= self._collect(below, closed, self._within(effective, below), dirs)
         if kind is not Kind.NESTED:
             dirs[directory] = ObservedDir(
                 files={
                     file: _content(file, cgroup.files, lambda: effective)
                     for file in _planned_of(frozenset(self._available(directory)))
+                    if file not in self.absent
                 },
                 subtree=frozenset(cgroup.subtree),
                 populated=populated,
@@ -249,8 +253,9 @@ class FakeCgroups:
             if directory not in self._cgroups:
                 return
             if self._children(directory) or self._cgroups[directory].pids:
-                raise _error(errno.EBUSY)
+                raise kernel_error(errno.EBUSY)
             del self._cgroups[directory]
+            self.partitions.drop(directory)
             if directory != ROOT:
                 self._cgroups[layout.parent_of(directory)].below.discard(directory)
         self._note(layout.parent_of(directory), RemoveDir(directory))
@@ -269,6 +274,8 @@ class FakeCgroups:
             if file == MEMORY_MAX:
                 check_usage(directory, text, int(self._show(directory, "memory.current")))
             self._cgroups[directory].files[file] = self._accepted(directory, file, text)
+            if file in PARTITION_FILES:
+                self.partitions.follow(directory, file, self.online)
             self._touch(directory)
             seen = check_read_back(
                 directory, file, text, lambda name: self._show(directory, name), self._page
@@ -282,9 +289,9 @@ class FakeCgroups:
             self._inject(directory, SUBTREE_CONTROL)
             cgroup = self._find(directory)
             if not set(controllers) <= self._available(directory):
-                raise _error(errno.ENOENT)
+                raise kernel_error(errno.ENOENT)
             if cgroup.pids and _DOMAIN & {*controllers, *cgroup.subtree}:
-                raise _error(errno.EBUSY)
+                raise kernel_error(errno.EBUSY)
             cgroup.subtree |= set(controllers)
         self._note(directory, EnableControllers(directory, tuple(controllers)))
 
@@ -296,6 +303,8 @@ class FakeCgroups:
             files = self._cgroups[below].files
             for file in [file for file in files if _CONTROLLER_OF[file] in controllers]:
                 del files[file]
+            if PARTITION not in files:
+                self.partitions.drop(below)
         self._touched.add(directory)
 
     def procs(self, directory: CgroupDir) -> tuple[int, ...]:
@@ -310,10 +319,10 @@ class FakeCgroups:
             target = self._find(directory)
             inner = any(map(self.populated, self._children(directory)))
             if target.subtree and (_DOMAIN & target.subtree or inner):
-                raise _error(errno.EBUSY)
+                raise kernel_error(errno.EBUSY)
             homes = [pids for pids in (self._elsewhere, *self._all_pids()) if pid in pids]
             if not homes:
-                raise _error(errno.ESRCH)
+                raise kernel_error(errno.ESRCH)
             homes[0].discard(pid)
             target.pids.add(pid)
             target.usage += 1
@@ -347,7 +356,7 @@ class FakeCgroups:
 
     def _inject(self, directory: CgroupDir, file: str) -> None:
         if (directory, file) in self._failures:
-            raise _error(self._failures[directory, file])
+            raise kernel_error(self._failures[directory, file])
 
     def _clear(self, directory: CgroupDir) -> None:
         self._cgroups[directory].pids.clear()
@@ -356,7 +365,7 @@ class FakeCgroups:
 
     def _find(self, directory: CgroupDir) -> _Cgroup:
         if directory not in self._cgroups:
-            raise _error(errno.ENOENT)
+            raise kernel_error(errno.ENOENT)
         return self._cgroups[directory]
 
     def _children(self, directory: CgroupDir) -> list[CgroupDir]:
@@ -373,14 +382,23 @@ class FakeCgroups:
         cgroup = self._find(directory)
         if file == SUBTREE_CONTROL:
             return " ".join(sorted(cgroup.subtree))
-        if _CONTROLLER_OF.get(file) not in self._available(directory):
-            raise _error(errno.ENOENT)
+        if _CONTROLLER_OF.get(file) not in self._available(directory) or file in self.absent:
+            raise kernel_error(errno.ENOENT)
         return _content(file, cgroup.files, lambda: self._effective(directory))
 
     def _effective(self, directory: CgroupDir) -> _Effective:
-        everything = _Effective(self.online, self.nodes)
-        above = everything if directory == ROOT else self._effective(layout.parent_of(directory))
-        return above.within(self._cgroups[directory].files)
+        if directory != ROOT:
+            return self._within(self._effective(layout.parent_of(directory)), directory)
+        return self._within(_Effective(self.online - union(self.partitions.taken.values()), self.nodes), ROOT)
+
+    def _within(self, above: _Effective, directory: CgroupDir) -> _Effective:
+        inside = above.within(self._cgroups[directory].files)
+        taken = self.partitions.taken.get(directory)
+        return inside if taken is None else _Effective(taken & self.online, inside.mems)
+
+    def _beside(self, directory: CgroupDir) -> Iterator[CgroupDir]:
+        if directory != ROOT:
+            yield from (one for one in self._children(layout.parent_of(directory)) if one != directory)
 
     def _accepted(self, directory: CgroupDir, file: str, text: str) -> str:
         """The content after writing ``text``; raises the kernel's errno if it takes it not."""
@@ -388,27 +406,20 @@ class FakeCgroups:
             return self._accepted_ids(directory, text, self._possible)
         if file == MEMS:
             return self._accepted_ids(directory, text, self.nodes)
+        if file == EXCLUSIVE:
+            return self.partitions.accepted(directory, file, str(ids_in(text, self._possible)))
+        if file == PARTITION:
+            return self.partitions.accepted(directory, file, text)
         try:
-            return _ACCEPT.get(file, self._accepted_limit)(file, text)
+            return accepted(file, text, self._page)
         except ValueError as error:
-            raise _error(errno.EINVAL) from error
+            raise kernel_error(errno.EINVAL) from error
 
     def _accepted_ids(self, directory: CgroupDir, text: str, possible: IdSet) -> str:
-        try:
-            ids = type(possible).parse(text)
-        except ValueError as error:
-            raise _error(errno.EINVAL) from error
-        if ids.bits.bit_length() > possible.bits.bit_length():
-            raise _error(errno.ERANGE)
-        if not ids <= possible:
-            raise _error(errno.EINVAL)
+        ids = ids_in(text, possible)
         if not ids and self.populated(directory):
-            raise _error(errno.ENOSPC)
+            raise kernel_error(errno.ENOSPC)
         return str(ids)
-
-    def _accepted_limit(self, file: str, text: str) -> str:
-        unit = parse_hugetlb_size(file.split(".")[1]) if file.startswith(HUGETLB) else self._page
-        return limit_text(parse_limit(text), 1 if file == PIDS_MAX else unit)
 
 
 @lru_cache
@@ -427,33 +438,3 @@ def _content(file: str, written: Mapping[str, str], effective: Callable[[], _Eff
 
 _text = lru_cache(maxsize=4096)(str)
 _mems_in = lru_cache(maxsize=4096)(NodeMask.parse)
-
-
-def _accepted_cpu_max(_file: str, text: str) -> str:
-    bandwidth = parse_cpu_max(text)
-    if not isinstance(bandwidth.quota, Unlimited) and bandwidth.quota < MIN_QUOTA:
-        raise _error(errno.EINVAL)
-    return str(bandwidth)
-
-
-def _accepted_weight(_file: str, text: str) -> str:
-    with suppress(ValueError):
-        return str(parse_weight(text))
-    raise _error(errno.ERANGE if text.isdigit() else errno.EINVAL)
-
-
-def _accepted_switch(_file: str, text: str) -> str:
-    if text not in {"0", "1"}:
-        raise _error(errno.EINVAL)
-    return text
-
-
-_ACCEPT: Final[Mapping[str, Callable[[str, str], str]]] = {
-    CPU_MAX: _accepted_cpu_max,
-    CPU_WEIGHT: _accepted_weight,
-    MEMORY_OOM_GROUP: _accepted_switch,
-}
-
-
-def _error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))

@@ -18,9 +18,11 @@ from agent.cgroup import layout
 from agent.cgroup.backend import SUBTREE_CONTROL, ApplyError, CgroupBackend, EnforcementError, apply
 from agent.cgroup.diff import diff
 from agent.cgroup.layout import ROOT, CgroupDir, Kind
+from agent.cgroup.partition import granted
 from agent.cgroup.plan import joined
 from agent.cgroup.strangers import strangers
 from agent.cgroup.tree import (
+    CPUS_EFFECTIVE,
     EFFECTIVE,
     CgroupOp,
     EnableControllers,
@@ -243,11 +245,15 @@ def _is_busy(error: ApplyError) -> bool:
 
 
 def _is_as(before: _Dirs, found: _Dirs) -> bool:
-    """Whether all that is remembered was found."""
+    """Whether all that is remembered was found, apart from CPUs that partitions below took or gave back."""
     return all(
         directory in found
         and was.subtree == found[directory].subtree
-        and was.files.items() <= found[directory].files.items()
+        and _kept(was).items() <= _kept(found[directory]).items()
         for directory, was in before.items()
         if layout.kind_of(directory) is not Kind.FOREIGN
-    )
+    ) and (ROOT not in before or granted(before[ROOT].files) == granted(found[ROOT].files))
+
+
+def _kept(seen: ObservedDir) -> Mapping[str, str]:
+    return {file: text for file, text in seen.files.items() if file != CPUS_EFFECTIVE}

@@ -15,10 +15,12 @@ from dataclasses import replace
 from agent.cgroup import layout, resourceconfig
 from agent.cgroup.facts import Facts
 from agent.cgroup.layout import BEST_EFFORT, BURSTABLE, ROOT, CgroupDir
+from agent.cgroup.partitionplan import exclusive_of, with_partitions
 from agent.cgroup.tree import (
     CPU_MAX,
     CPU_WEIGHT,
     CPUS,
+    EXCLUSIVE,
     MEMORY_MAX,
     MEMORY_OOM_GROUP,
     MEMS,
@@ -59,17 +61,21 @@ def plan(facts: Facts) -> Wanted:
     Raises ValueError for a uid or container name that cannot name a directory.
     """
     burstable = sum(map(burstable_request, facts.pods.values()))
-    return joined(
-        (plan_base(facts, MilliCpu(burstable)), *(plan_pod(facts, pod) for pod in facts.pods.values()))
-    )
+    parts = [plan_pod(facts, pod) for pod in facts.pods.values()]
+    base = plan_base(facts, MilliCpu(burstable), union(map(exclusive_of, parts)))
+    return joined((base, *parts))
 
 
-def plan_base(facts: Facts, burstable: MilliCpu) -> Wanted:
-    """What is above the pods, which depends on them only by the sum of `burstable_request`, and strangers."""
+def plan_base(facts: Facts, burstable: MilliCpu, exclusive: CpuSet = NO_CPUS) -> Wanted:
+    """What is above the pods, and strangers.
+
+    It depends on the pods only by the sum of `burstable_request` and the union of `exclusive_of`.
+    """
     builder = _Builder(facts)
-    builder.add_inner(ROOT, builder.room())
-    builder.add_inner(BEST_EFFORT, {**builder.room(), **_weight(MIN_SHARES)})
-    builder.add_inner(BURSTABLE, {**builder.room(), **_weight(shares_of(burstable))})
+    handed_down = {EXCLUSIVE: Setting(str(exclusive))} if facts.cgroup.partitions else {}
+    builder.add_inner(ROOT, {**builder.room(), **handed_down})
+    builder.add_inner(BEST_EFFORT, {**builder.room(exclusive), **_weight(MIN_SHARES)})
+    builder.add_inner(BURSTABLE, {**builder.room(exclusive), **_weight(shares_of(burstable))})
     return replace(builder.wanted(), shared=facts.shared_cpus & facts.topology.online)
 
 
@@ -77,7 +83,7 @@ def plan_pod(facts: Facts, pod: Pod) -> Wanted:
     """The part of one pod, which does not depend on the other pods. Raises ValueError as `plan` does."""
     builder = _Builder(facts)
     _add_pod(builder, pod)
-    return builder.wanted()
+    return with_partitions(facts, pod, builder.wanted())
 
 
 def joined(parts: Iterable[Wanted]) -> Wanted:
@@ -152,10 +158,10 @@ class _Builder:
         usable = self.facts.memory_nodes
         return {MEMS: Setting(str(nodes & usable))} if usable else {}
 
-    def room(self) -> _Files:
-        """The cpuset of a cgroup above the pods, which must not keep anything from them."""
-        online = self.facts.topology.online
-        cpus = Room(str(online), least=str(online - self.facts.withheld))
+    def room(self, elsewhere: CpuSet = NO_CPUS) -> _Files:
+        """The cpuset of a cgroup above pods, which must not keep anything from them; ``elsewhere`` are partitions."""
+        online = self.facts.topology.online - elsewhere
+        cpus = Room(str(online), least=str(online - self.facts.withheld), apart=str(elsewhere))
         return {CPUS: cpus, **self.room_for_memory()}
 
     def room_for_memory(self) -> _Files:

@@ -15,10 +15,11 @@ from typing import Final, TypeVar
 from agent.cgroup import layout
 from agent.cgroup.facts import Facts
 from agent.cgroup.layout import ROOT, CgroupDir
+from agent.cgroup.partitionplan import exclusive_of, exposed_of
 from agent.cgroup.plan import burstable_request, plan_base, plan_pod
 from agent.cgroup.tree import Wanted
 from agent.cgroup.units import MilliCpu
-from agent.domain.idset import CpuSet
+from agent.domain.idset import CpuSet, union
 from agent.domain.pod import Pod, PodUid
 from agent.domain.qos import qos_class
 from agent.domain.state import CpuState, MemoryState, NodeState, changed_pods
@@ -38,6 +39,8 @@ class _Part:
     shared: bool
     """Whether it depends on the node shared pool."""
     request: MilliCpu
+    exclusive: CpuSet
+    exposed: CpuSet
 
 
 @dataclass(slots=True)
@@ -49,7 +52,7 @@ class Planner:
     _ground: object = None
     _inputs: tuple[Mapping[PodUid, object], ...] = _NO_INPUTS
     _shared: CpuSet | None = None
-    _base: tuple[MilliCpu, CpuSet] | None = None
+    _base: tuple[MilliCpu, CpuSet, CpuSet] | None = None
     """What the part above the pods depends on."""
 
     def update(
@@ -70,13 +73,23 @@ class Planner:
             for directory in self._replan(state, pods.get(uid), uid, make)
         }
         burstable = MilliCpu(sum(part.request for part in self._pods.values()))
-        base = (burstable, everything.shared_cpus)
+        base = (burstable, everything.shared_cpus, self.exclusive)
         if base != self._base:
             self._base = base
-            self.parts[ROOT] = plan_base(everything, burstable)
+            self.parts[ROOT] = plan_base(everything, burstable, self.exclusive)
             touched.add(ROOT)
         self._ground = ground
         return frozenset(touched)
+
+    @property
+    def exclusive(self) -> CpuSet:
+        """The CPUs of all partitions."""
+        return union(part.exclusive for part in self._pods.values())
+
+    @property
+    def exposed(self) -> CpuSet:
+        """The CPUs that were to be in partitions and are in none."""
+        return union(part.exposed for part in self._pods.values())
 
     def _stale(self, state: NodeState, pods: Mapping[PodUid, Pod], shared: CpuSet) -> set[PodUid]:
         """The pods that are not planned from these inputs."""
@@ -106,6 +119,8 @@ class Planner:
             wanted=wanted,
             shared=facts.knows_shared_cpus,
             request=burstable_request(pod),
+            exclusive=exclusive_of(wanted),
+            exposed=exposed_of(facts, pod, wanted),
         )
         self.parts[directory] = wanted
         return (*was, directory)

@@ -13,6 +13,9 @@ from agent.domain.idset import NO_CPUS, CpuSet
 
 CPUS: Final = "cpuset.cpus"
 MEMS: Final = "cpuset.mems"
+EXCLUSIVE: Final = "cpuset.cpus.exclusive"
+PARTITION: Final = "cpuset.cpus.partition"
+MEMBER: Final = "member"
 CPUS_EFFECTIVE: Final = "cpuset.cpus.effective"
 MEMS_EFFECTIVE: Final = "cpuset.mems.effective"
 CPU_MAX: Final = "cpu.max"
@@ -35,6 +38,8 @@ _PLANNED: Final = frozenset(
         CPUS_EFFECTIVE,
         MEMS,
         MEMS_EFFECTIVE,
+        EXCLUSIVE,
+        PARTITION,
         CPU_MAX,
         CPU_WEIGHT,
         MEMORY_MAX,
@@ -58,13 +63,15 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Room(Setting):
-    """A cpuset that does nothing of its own: not set, as it is made, or with room for ``least``."""
+    """A cpuset that does nothing of its own: not set, as it is made, or with room for ``least``, and none ``apart``."""
 
     least: str = ""
+    apart: str = ""
 
     def is_met(self, found: str) -> bool:
         """Tell whether ``found`` needs no write."""
-        return not found or cpus_in(self.least) <= cpus_in(found)
+        has = cpus_in(found)
+        return not found or (cpus_in(self.least) <= has and has.isdisjoint(cpus_in(self.apart)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

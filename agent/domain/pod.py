@@ -22,6 +22,9 @@ CPU: Final = ResourceName("cpu")
 MEMORY: Final = ResourceName("memory")
 HUGEPAGES_PREFIX: Final = "hugepages-"
 
+CPU_ISOLATION: Final = "numalet/cpu-isolation"
+"""The annotation that says how a pod's slices are cut off from the host; see `CpuIsolation`."""
+
 EMPTY: Final[Mapping[Any, Any]] = {}
 """The one shared empty mapping; never written to."""
 
@@ -34,6 +37,16 @@ def is_hugepages(name: ResourceName) -> bool:
 def is_memory_type(name: ResourceName) -> bool:
     """Tell whether the Memory manager serves ``name``."""
     return name == MEMORY or is_hugepages(name)
+
+
+class CpuIsolation(Enum):
+    """What a slice is under ``hostIsolation: partition``, as cpuset.cpus.partition has it.
+
+    ``isolated``: the scheduler does not move threads between its CPUs.
+    """
+
+    ROOT = "root"
+    ISOLATED = "isolated"
 
 
 class ContainerKind(Enum):
@@ -135,6 +148,11 @@ class Pod:
         """KEP-2837 IsPodLevelResourcesSet: at least one supported resource in `.spec.resources`."""
         stated = (*self.resources.requests, *self.resources.limits)
         return any(name == CPU or is_memory_type(name) for name in stated)
+
+    @property
+    def cpu_isolation(self) -> CpuIsolation:
+        """What its annotation `CPU_ISOLATION` says, which was validated."""
+        return CpuIsolation(self.annotations.get(CPU_ISOLATION, CpuIsolation.ROOT.value))
 
     def container(self, name: str) -> Container | None:
         """The container called ``name``, if there is one."""

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 
 from agent.domain.pod import (
     CPU,
+    CPU_ISOLATION,
     HUGEPAGES_PREFIX,
     MEMORY,
     Container,
     ContainerKind,
+    CpuIsolation,
     Pod,
     ResourceName,
     Resources,
@@ -37,6 +39,7 @@ def validate(pod: Pod, gates: Gates, source: str = "pod", place: str = "$") -> t
     for container, path in _with_paths(pod, spec):
         _check_container(container.resources, f"{path}.resources", problems)
     _check_pod_level(pod, gates, spec, problems)
+    _check_isolation(pod, f"{place}.metadata.annotations", problems)
     return tuple(problems.found)
 
 
@@ -77,6 +80,14 @@ def _check_pod_level(pod: Pod, gates: Gates, spec: str, problems: Problems) -> N
             )
     _check_resources(pod.resources, path, problems)
     _check_budget(pod, spec, problems)
+
+
+def _check_isolation(pod: Pod, path: str, problems: Problems) -> None:
+    stated = pod.annotations.get(CPU_ISOLATION)
+    supported = [kind.value for kind in CpuIsolation]
+    if stated is not None and stated not in supported:
+        text = f"Unsupported value: {shown(stated)}: supported values: {', '.join(map(shown, supported))}"
+        problems.add(child(path, CPU_ISOLATION), text)
 
 
 def _is_windows(pod: Pod) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Protocol
 
 import pytest
@@ -10,9 +11,11 @@ from agent.cgroup.backend import ApplyError, CgroupBackend, EnforcementError, ap
 from agent.cgroup.diff import deviations, diff
 from agent.cgroup.layout import ROOT, CgroupDir
 from agent.cgroup.tree import CgroupOp, EnableControllers, MakeDir, RemoveDir, Wanted, Write
+from agent.domain.idset import CpuSet
 from agent.domain.topology import Topology
 
 POD, MAIN, POOL = CgroupDir("podx"), CgroupDir("podx/main"), CgroupDir("podx/shared.pool")
+OTHER = CgroupDir("pody")
 ALL = ("cpu", "cpuset", "memory")
 
 
@@ -296,3 +299,118 @@ class BackendContract:
         nothing = Wanted()
         apply(backend, diff(nothing, backend.observe()))
         assert list(backend.observe().dirs) == [ROOT]
+
+
+class PartitionContract:
+    """Of a kernel that has remote partitions. Subclasses give the fixture ``host``."""
+
+    def test_a_partition_takes_its_cpus_from_every_other_cgroup(self, host: Host) -> None:
+        backend = host.backend
+        partitioned(backend)
+        backend.make(OTHER)
+        backend.write(OTHER, "cpuset.cpus", "0-2")
+        backend.write(MAIN, "cpuset.cpus.partition", "root")
+        assert cpus_of(backend, MAIN) == CpuSet.parse("2-3")
+        assert cpus_of(backend, ROOT) == cpus_of(backend, POD) == host.topology.online - CpuSet.parse("2-3")
+        assert cpus_of(backend, OTHER) == CpuSet.parse("0-1")
+        backend.write(MAIN, "cpuset.cpus.partition", "isolated")
+        backend.write(MAIN, "cpuset.cpus.partition", "member")
+        assert cpus_of(backend, ROOT) == host.topology.online
+        assert cpus_of(backend, OTHER) == CpuSet.parse("0-2")
+
+    def test_what_is_above_a_partition_may_be_written_as_before(self, host: Host) -> None:
+        backend = host.backend
+        partitioned(backend)
+        backend.write(MAIN, "cpuset.cpus.partition", "root")
+        backend.write(POD, "cpuset.cpus", "1-3")
+        assert cpus_of(backend, POD) == CpuSet.parse("1")
+        backend.write(POD, "cpuset.cpus", "2-3")
+        assert cpus_of(backend, MAIN) == CpuSet.parse("2-3")
+
+    def test_a_partition_that_is_dissolved_and_removed_leaves_nothing_behind(self, host: Host) -> None:
+        backend = host.backend
+        partitioned(backend)
+        backend.write(MAIN, "cpuset.cpus.partition", "root")
+        backend.write(MAIN, "cpuset.cpus.partition", "member")
+        backend.remove(MAIN)
+        assert cpus_of(backend, ROOT) == host.topology.online
+        backend.write(POD, "cpuset.cpus.exclusive", "")
+        assert backend.read(POD, "cpuset.cpus.exclusive") == ""
+
+    def test_cpus_that_are_not_handed_down_make_no_partition(self, host: Host) -> None:
+        backend = host.backend
+        partitioned(backend)
+        backend.write(ROOT, "cpuset.cpus.exclusive", "")
+        with pytest.raises(EnforcementError) as caught:
+            backend.write(MAIN, "cpuset.cpus.partition", "root")
+        assert caught.value.code == "READ-BACK"
+        assert "root invalid (Invalid cpu list in cpuset.cpus.exclusive)" in caught.value.message
+        assert caught.value.hint
+
+    def test_cpus_that_are_not_handed_down_any_more_end_a_partition(self, host: Host) -> None:
+        backend = host.backend
+        partitioned(backend)
+        backend.write(MAIN, "cpuset.cpus.partition", "root")
+        # Not the empty set: Linux 6.12 would lose the CPUs, nobody has them until the next boot.
+        backend.write(ROOT, "cpuset.cpus.exclusive", "0")
+        assert backend.read(MAIN, "cpuset.cpus.partition") == "member"
+        assert cpus_of(backend, ROOT) == host.topology.online
+        backend.write(ROOT, "cpuset.cpus.exclusive", "2-3")
+        backend.write(MAIN, "cpuset.cpus.partition", "root")
+        backend.write(MAIN, "cpuset.cpus.exclusive", "")
+        assert "root invalid" in backend.read(MAIN, "cpuset.cpus.partition")
+        assert cpus_of(backend, ROOT) == host.topology.online
+
+    def test_siblings_have_no_exclusive_cpu_in_common(self, host: Host) -> None:
+        backend = host.backend
+        partitioned(backend)
+        backend.write(POOL, "cpuset.cpus", "3")
+        with pytest.raises(EnforcementError) as caught:
+            backend.write(MAIN, "cpuset.cpus.partition", "root")
+        assert "Cpu list in cpuset.cpus not exclusive" in caught.value.message
+        for file in ("cpuset.cpus.partition", "cpuset.cpus.exclusive"):
+            backend.write(MAIN, file, "member" if file.endswith("partition") else "")
+        with pytest.raises(EnforcementError) as caught:
+            backend.write(MAIN, "cpuset.cpus.exclusive", "2-3")
+        assert caught.value.code == "EINVAL"
+
+    def test_a_sibling_that_asks_for_its_cpus_ends_a_partition_and_it_is_made_again(self, host: Host) -> None:
+        backend = host.backend
+        partitioned(backend)
+        backend.write(MAIN, "cpuset.cpus.partition", "root")
+        with suppress(EnforcementError):  # taken, but not granted
+            backend.write(POOL, "cpuset.cpus", "2-3")
+        assert "root invalid" in backend.read(MAIN, "cpuset.cpus.partition")
+        backend.remove(POOL)
+        backend.write(MAIN, "cpuset.cpus.partition", "member")
+        backend.write(MAIN, "cpuset.cpus.exclusive", "")
+        backend.write(MAIN, "cpuset.cpus.exclusive", "2-3")
+        backend.write(MAIN, "cpuset.cpus.partition", "root")
+        assert cpus_of(backend, MAIN) == CpuSet.parse("2-3")
+        assert cpus_of(backend, ROOT) == host.topology.online - CpuSet.parse("2-3")
+
+    def test_the_last_cpus_of_the_machine_make_no_partition(self, host: Host) -> None:
+        backend = host.backend
+        partitioned(backend, str(host.topology.online))
+        with pytest.raises(EnforcementError, match="root invalid"):
+            backend.write(MAIN, "cpuset.cpus.partition", "root")
+
+    def test_a_kind_that_there_is_not_is_refused(self, host: Host) -> None:
+        partitioned(host.backend)
+        with pytest.raises(EnforcementError) as caught:
+            host.backend.write(MAIN, "cpuset.cpus.partition", "exclusive")
+        assert caught.value.code == "EINVAL"
+
+
+def partitioned(backend: CgroupBackend, cpus: str = "2-3") -> None:
+    """`open_up`, and everything that a partition in `MAIN` needs."""
+    open_up(backend)
+    for directory in (POD, MAIN):
+        backend.write(directory, "cpuset.cpus", cpus)
+    for directory in (ROOT, POD, MAIN):
+        backend.write(directory, "cpuset.cpus.exclusive", cpus)
+
+
+def cpus_of(backend: CgroupBackend, directory: CgroupDir) -> CpuSet:
+    """Where processes in the cgroup may run."""
+    return CpuSet.parse(backend.read(directory, "cpuset.cpus.effective"))

@@ -11,7 +11,7 @@ from agent.cgroup.tree import Wanted
 from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
 from agent.domain.topology import Topology
-from tests.cgroup.contract import ALL, MAIN, POD, BackendContract, Host, open_up
+from tests.cgroup.contract import ALL, MAIN, POD, BackendContract, Host, PartitionContract, open_up
 from tests.cgroup.worlds import World, app, machine, pinned, pod, prepared
 
 
@@ -42,6 +42,10 @@ def tree(host: Host) -> Wanted:
 
 
 class TestFake(BackendContract):
+    pass
+
+
+class TestFakePartitions(PartitionContract):
     pass
 
 

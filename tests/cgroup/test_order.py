@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from agent.cgroup.backend import EnforcementError, apply
 from agent.cgroup.diff import deviations, diff
+from agent.cgroup.facts import CgroupSettings
 from agent.cgroup.fake import FakeCgroups
-from agent.cgroup.layout import CgroupDir, Kind, kind_of, parent_of
+from agent.cgroup.layout import ROOT, CgroupDir, Kind, kind_of, parent_of
+from agent.cgroup.partitionplan import exclusive_of
 from agent.cgroup.tree import CPUS as CPUS_FILE
 from agent.cgroup.tree import Wanted, Write
-from agent.domain.idset import CpuSet
+from agent.domain.idset import CpuSet, union
 from agent.domain.pod import Container, ContainerKind, PodUid
 from tests.cgroup.worlds import World, app, init, machine, pinned, pod, prepared, sidecar
 
@@ -63,9 +65,9 @@ def tenants(draw: st.DrawFn, uid: str, free: list[int]) -> tuple[World, list[int
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """Up to four pods; CPU 0 is always shared."""
+    """Up to four pods, in partitions or not; CPU 0 is always shared."""
     free = draw(st.permutations(range(1, CPUS)))
-    world = World(topology=machine(CPUS, 1))
+    world = World(topology=machine(CPUS, 1), cgroup=CgroupSettings(partitions=draw(st.booleans())))
     for uid in draw(st.lists(st.sampled_from("abcd"), unique=True)):
         if len(free) < 8:
             break
@@ -90,7 +92,7 @@ def histories(draw: st.DrawFn) -> list[World]:
 
 def joined(last: World, keep: set[PodUid], fresh: World) -> World:
     """The kept pods of ``last``, and those of ``fresh`` that fit beside them."""
-    world = World(topology=last.topology)
+    world = World(topology=last.topology, cgroup=fresh.cgroup)
     for source, uid in [(last, uid) for uid in sorted(keep)] + [(fresh, uid) for uid in sorted(fresh.pods)]:
         cpus = {*source.cpus.get(uid, {}).values(), source.pod_cpus.get(uid, CpuSet())}
         # A uid names one pod for ever: one that goes does not come back with other CPUs.
@@ -138,6 +140,11 @@ def inits(world: World) -> set[CgroupDir]:
     }
 
 
+def cut_out(fake: FakeCgroups) -> CpuSet:
+    """The CPUs that no process outside of the pods may run on."""
+    return fake.online - fake.effective_cpus(ROOT)
+
+
 def populate(fake: FakeCgroups, wanted: Wanted) -> list[CgroupDir]:
     """Let a process run in every container; returns where."""
     leaves = [d for d in wanted.dirs if kind_of(d) in {Kind.CONTAINER, Kind.POOLED}]
@@ -168,6 +175,9 @@ def test_no_step_of_any_plan_lets_a_process_into_another_containers_slice(histor
             assert overlaps(fake, world, running) == [], op
         assert diff(wanted, fake.observe()) == ()
         assert deviations(wanted, fake.observe()) == ()
+        assert cut_out(fake) == exclusive_of(wanted)
+        if world.cgroup.partitions and not inits(world):
+            assert cut_out(fake) == union(cpus for held in world.cpus.values() for cpus in held.values())
         running = populate(fake, wanted)
 
 
