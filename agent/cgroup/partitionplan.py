@@ -5,7 +5,7 @@ are *remote* partitions: what is above them hands ``cpuset.cpus.exclusive`` down
 6.7 and newer, Documentation/admin-guide/cgroup-v2.rst). No two cgroups of one parent may have a CPU in
 common if one of them is a partition. Init containers run on CPUs that later containers have, so where
 there are such the whole pod is one partition, and where it cannot be, because a part of it runs in the node
-shared pool, there is none.
+shared pool, there is none. A bound container runs elsewhere, and a partition here would keep it off, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from agent.domain.qos import qos_class
 
 @dataclass(frozen=True, slots=True)
 class _Bearing:
-    """A cgroup of a pod that processes run on; ``own``: nothing outside of the pod has any of its CPUs."""
+    """A cgroup of a pod that processes run on; ``own``: nothing outside of its pod's cgroup has any of its CPUs."""
 
     directory: CgroupDir
     cpus: CpuSet
@@ -89,12 +89,14 @@ def _bearing(facts: Facts, pod: Pod, group: CgroupDir) -> Iterator[_Bearing]:
             pooled.append(container)
             continue
         directory = layout.container_dir(group, container.name)
-        own = facts.has_own_cpus(pod, container)
-        yield _Bearing(directory, _cpus(facts, pod, container.name, own=own), pod.cpu_isolation, own)
+        has_own = facts.has_own_cpus(pod, container)
+        cpus = _cpus(facts, pod, container.name, own=has_own)
+        yield _Bearing(directory, cpus, pod.cpu_isolation, has_own and container.name not in pod.bindings)
     if pooled:
-        own = all(facts.has_own_cpus(pod, container) for container in pooled)
-        cpus = union(_cpus(facts, pod, container.name, own=own) for container in pooled)
-        yield _Bearing(layout.pool_dir(group), cpus, CpuIsolation.ROOT, own)
+        has_own = all(facts.has_own_cpus(pod, container) for container in pooled)
+        cpus = union(_cpus(facts, pod, container.name, own=has_own) for container in pooled)
+        bound = any(container.name in pod.bindings for container in pooled)
+        yield _Bearing(layout.pool_dir(group), cpus, CpuIsolation.ROOT, has_own and not bound)
 
 
 def _cpus(facts: Facts, pod: Pod, name: str, *, own: bool) -> CpuSet:

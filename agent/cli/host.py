@@ -19,8 +19,8 @@ def release_host(state_dir: Path) -> None:
     """Give the host's processes and interrupts back the CPUs that numalet keeps them off.
 
     Bound units and cgroups get back what they had, too. For a host that numalet is removed from, or after
-    hostIsolation was turned off; the daemon must be down. Pods and their cgroups stay as they are. Nothing
-    to undo is no error.
+    hostIsolation was turned off; the daemon must be down. Pods and their cgroups stay as they are, but
+    partitions are dissolved. Nothing to undo is no error.
 
     \b
     systemctl stop numalet && numalet release-host

@@ -41,6 +41,7 @@ class HostIsolation(Enum):
 
     NONE = "none"
     SLICES = "slices"
+    PARTITION = "partition"
 
 
 class BindingPolicy(Enum):

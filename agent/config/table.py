@@ -194,8 +194,9 @@ HOST: Final = (
         "host_isolation",
         kinds.choice(HostIsolation),
         "slices keeps host processes off the CPUs that pods hold, through AllowedCPUs of systemd's top-level slices;"
-        " none lets them run there (numalet status says so). Before a removal: numalet release-host. See"
-        " docs/isolation.md.",
+        " partition makes these CPUs cpuset partitions, which the kernel itself keeps everybody else off (Linux 6.7"
+        " and newer, where it cannot: slices, and numalet status says why); none lets host processes run there"
+        " (numalet status says so). Before a removal: numalet release-host. See docs/isolation.md.",
         packaged="slices",
     ),
     _field(

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -21,18 +22,20 @@ from agent.cgroup.facts import CgroupSettings, Facts, Isolations, container_dir
 from agent.cgroup.kernelview import kernel_view
 from agent.cgroup.layout import ROOT, CgroupDir
 from agent.cgroup.mirror import REMOVED, Mirror
+from agent.cgroup.partitiontrial import partition_obstacle
 from agent.cgroup.plan import plan, plan_pod
 from agent.cgroup.planner import Planner
 from agent.cgroup.preflight import require
 from agent.cgroup.tree import CPUS, KernelOffer, ObservedDir, Wanted, cpus_in
 from agent.cgroup.units import UNLIMITED
+from agent.config.model import HostIsolation
 from agent.containermanager.binder import Binder, BindingError, Bound
 from agent.containermanager.events import EventKind
 from agent.containermanager.hostisolation import Host
 from agent.containermanager.machine import Machine
 from agent.containermanager.predecessor import left_behind
 from agent.domain.idset import NO_CPUS, CpuSet
-from agent.domain.pod import Pod, PodUid
+from agent.domain.pod import CPU_ISOLATION, CpuIsolation, Pod, PodUid
 from agent.domain.qos import qos_class
 from agent.domain.state import CpuState, NodeState
 from agent.errors import HostError, StateError
@@ -74,11 +77,12 @@ class Enforcer:
         self._told_put_off: frozenset[CgroupDir] = frozenset()
         self._told_bound: frozenset[str] = frozenset()
         self.drift_repairs: Counter[str] = Counter()
+        self._settings = CgroupSettings()
         self.limit_pids(pids_limit)
 
     def limit_pids(self, limit: int | None) -> None:
         """Let each pod have that many processes and threads; None: as many as it likes."""
-        self._settings = CgroupSettings(pod_pids=UNLIMITED if limit is None else limit)
+        self._settings = replace(self._settings, pod_pids=UNLIMITED if limit is None else limit)
 
     @property
     def controllers(self) -> frozenset[str]:
@@ -90,6 +94,31 @@ class Enforcer:
         require(self._cgroups.preflight())
         self._cgroups.prepare()
         self._kernel = self._cgroups.offer()
+
+    def isolate(self, held: CpuSet) -> tuple[str, ...]:
+        """Find out how the host can be kept off what pods hold; returns what is wrong with it. Raises HostError."""
+        if self._host.mode is HostIsolation.PARTITION:
+            obstacle = partition_obstacle(self._cgroups, self.machine.topology.online - held)
+            if obstacle:
+                self._host.give_up_partitions(obstacle)
+        wanted = self._host.mode is HostIsolation.PARTITION
+        self._settings = replace(self._settings, partitions=wanted)
+        return self._host.problems
+
+    def notices(self, pods: Iterable[Pod]) -> tuple[str, ...]:
+        """What an operator should know of what ``pods`` share with the host; nothing of it is an error."""
+        if not self._settings.partitions:
+            names = sorted(pod.full_name for pod in pods if pod.cpu_isolation is CpuIsolation.ISOLATED)
+            said = f"{CPU_ISOLATION}: isolated of {', '.join(names)} has no effect without hostIsolation: partition"
+            return (said,) if names else ()
+        exposed = self._planner.exposed
+        if not exposed:
+            return ()
+        said = (
+            f"CPUs {exposed} are in no cpuset partition, so that host processes may run there: of the pod that"
+            " holds them a container is bound, or an init container shares CPUs with another (docs/isolation.md)"
+        )
+        return (said,)
 
     def enforce(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> int:
         """Apply what differs from the wanted tree; returns the number of operations. Raises HostError, StateError.

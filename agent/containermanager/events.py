@@ -42,6 +42,7 @@ class EventKind(Enum):
     LIMIT_PUT_OFF = "LimitPutOff"
     BINDING_FAILED = "BindingFailed"
     BINDING_MENDED = "BindingMended"
+    HOST_ISOLATION = "HostIsolation"
     HOTPLUG = "Hotplug"
     NOT_READY = "NotReady"
     READY = "Ready"
@@ -59,6 +60,7 @@ _WARNINGS: Final = {
     EventKind.DRIFT_REPAIRED,
     EventKind.LIMIT_PUT_OFF,
     EventKind.BINDING_FAILED,
+    EventKind.HOST_ISOLATION,
     *_ERRORS,
 }
 

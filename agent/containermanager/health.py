@@ -32,13 +32,14 @@ class Health:
     pending: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
     bound: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
     degraded: dict[PodUid, Reasons] = field(default_factory=dict)
 
     @property
     def problems(self) -> tuple[str, ...]:
         """All of them, as sentences; what degrades a pod is told with the pod."""
         refused = (f"configuration refused: {text}" for text in self.configuration)
-        return (*self.recovery, *self.manifests, *self.strangers, *self.bound, *refused)
+        return (*self.recovery, *self.manifests, *self.strangers, *self.bound, *self.host, *refused)
 
     def fail(self, kind: str, text: str) -> None:
         """Remember a failure, and tell it once."""
@@ -80,6 +81,12 @@ class Health:
         for text in was:
             if text not in now:
                 self.events.add(kinds[1], f"no longer: {text}")
+
+    def isolated(self, problems: tuple[str, ...]) -> None:
+        """``problems`` are what keeps the host from being isolated as it was asked for: tell them once."""
+        self.host = problems
+        for text in problems:
+            self.events.add(EventKind.HOST_ISOLATION, text)
 
     def diagnose(self, pods: Iterable[Pod], found: Mapping[PodUid, Reasons]) -> None:
         """``found`` says which of ``pods`` are degraded now: tell what is new about it, and what is over."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
+from agent.cgroup.cgroupfs import CgroupFs
 from agent.cgroup.preflight import mount_of
 from agent.cgroup.toplevel import top_level_cpus
 from agent.checkpoint.store import HOST_FILE, Store
-from agent.config.model import Config, HostIsolation
+from agent.config.model import Config
 from agent.containermanager.boundgates import release_bound
-from agent.containermanager.hostisolation import Host, check_place, host_with, spared_slice
+from agent.containermanager.hostisolation import Host, HostGates, check_place, host_with, spared_slice
+from agent.containermanager.hostpartitions import HostPartitions, dissolve
 from agent.containermanager.hostslices import HostSlices
 from agent.containermanager.hoststate import Originals
 from agent.containermanager.irqsteering import IrqSteering
@@ -22,11 +24,12 @@ def host_of(config: Config, store: Store, boot_id: str, topology: Topology) -> H
     """The host as the configuration wants it, see `host_with`. Raises ConfigError, HostError, StateError."""
     root = PurePosixPath(config.cgroup_root)
     mount = PurePosixPath(mount_of(Path(root)))
-    if config.host_isolation is not HostIsolation.NONE:
-        check_place(root, mount)
-    slices, irqs = _gates(mount, Originals(store, boot_id), spared_slice(root, mount))
+    check_place(config.host_isolation, root, mount)
+    originals = Originals(store, boot_id)
+    slices, irqs = _gates(mount, originals, spared_slice(root, mount))
     everything = topology.online | topology.offline
-    return host_with(config.host_isolation, slices, irqs, everything, irq_affinity=config.irq_affinity)
+    gates = HostGates(slices=slices, irqs=irqs, partitions=HostPartitions(str(root), originals))
+    return host_with(config.host_isolation, gates, everything, irq_affinity=config.irq_affinity)
 
 
 def release_host(cgroup_root: Path, store: Store, boot_id: str, topology: Topology) -> bool:
@@ -34,7 +37,9 @@ def release_host(cgroup_root: Path, store: Store, boot_id: str, topology: Topolo
     unbound = release_bound(mount_of(cgroup_root), store, boot_id, topology)
     if store.read(HOST_FILE) is None:
         return unbound
-    slices, irqs = _gates(PurePosixPath(mount_of(cgroup_root)), Originals(store, boot_id), "")
+    originals = Originals(store, boot_id)
+    slices, irqs = _gates(PurePosixPath(mount_of(cgroup_root)), originals, "")
+    dissolve(originals, CgroupFs)
     slices.release(topology.online | topology.offline)
     irqs.release()
     store.remove(HOST_FILE)  # one of an earlier boot

@@ -15,11 +15,15 @@ from agent.errors import StateError
 
 SLICES: Final = "slices"
 IRQS: Final = "irqs"
+PARTITIONS: Final = "partitions"
+_KINDS: Final = (SLICES, IRQS, PARTITIONS)
 _BOOT: Final = "bootId"
 
 
 class Originals:
     """CPU sets by kind (`SLICES`, `IRQS`) and name; an empty set means that nothing was set.
+
+    Of `PARTITIONS` the names are cgroup roots below which there are some, their sets are empty.
 
     Writing raises StateError. A file that is no such record is an error, not a reason to forget.
     """
@@ -57,18 +61,16 @@ class Originals:
     def _load(self) -> dict[str, dict[str, CpuSet]]:
         if self._known is None:
             raw = self._store.read(HOST_FILE)
-            self._known = {SLICES: {}, IRQS: {}} if raw is None else self._read(raw)
+            self._known = {kind: {} for kind in _KINDS} if raw is None else self._read(raw)
         return self._known
 
     def _read(self, raw: bytes) -> dict[str, dict[str, CpuSet]]:
         try:
             document = json.loads(raw)
             if document[_BOOT] != self._boot_id:
-                return {SLICES: {}, IRQS: {}}
-            return {
-                kind: {name: CpuSet.parse(text) for name, text in document[kind].items()}
-                for kind in (SLICES, IRQS)
-            }
+                return {kind: {} for kind in _KINDS}
+            found = {PARTITIONS: {}} | document  # versions before 0.2 know of none
+            return {kind: {name: CpuSet.parse(text) for name, text in found[kind].items()} for kind in _KINDS}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             hint = f"remove {HOST_FILE} from the state directory; a reboot undoes what it was to undo"
             raise StateError(

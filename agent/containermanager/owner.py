@@ -145,6 +145,7 @@ class ContainerManager:
             self._take_up(taken)
             self.containers.adopt_debug()
             self._save()
+            self._health.isolated(self._enforcer.isolate(self._state.cpu.held))
             repairs = self._enforce_first()
             for entry in tuple(self._roster.admitted.values()):
                 self.containers.look_at(entry)
@@ -511,7 +512,11 @@ class ContainerManager:
                 pending=self._health.pending,
                 degraded=dict(self._health.degraded),
                 host_isolation=self._host.mode.value,
-                notices=(*self._host.notices(self._state.cpu.held), *self._binder.strays),
+                notices=(
+                    *self._host.notices(self._state.cpu.held),
+                    *self._enforcer.notices(self._roster.pods().values()),
+                    *self._binder.strays,
+                ),
                 strangers=self._enforcer.strangers,
                 withdrawn=self._health.failures.get(DISCOVERY_ERROR, ""),
                 recovered=self._recovered,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from agent.domain.binding import Binding, BindingKind, Bindings
-from agent.domain.pod import Container
+from agent.domain.pod import CPU_ISOLATION, Container
 from agent.manifest.problem import Problems, child, shown
 
 PREFIX: Final = "numalet/"
@@ -32,7 +32,7 @@ def read_bindings(
     known = {container.name: container for container in containers}
     bindings: dict[str, Binding] = {}
     for key, value in annotations.items():
-        if not key.startswith(PREFIX):
+        if key == CPU_ISOLATION or not key.startswith(PREFIX):
             continue
         word, _, name = key.removeprefix(PREFIX).partition(".")
         complaints = list(_complaints(_KINDS.get(word), known.get(name), value))
@@ -47,7 +47,7 @@ def read_bindings(
 
 def _complaints(kind: BindingKind | None, container: Container | None, value: str) -> Iterator[str]:
     if kind is None:
-        yield "is not known (expected numalet/unit.CONTAINER or numalet/cgroup.CONTAINER)"
+        yield "is not known (expected numalet/unit.CONTAINER, numalet/cgroup.CONTAINER or numalet/cpu-isolation)"
         return
     if container is None:
         yield "names no container of the pod (expected an app container or a sidecar)"

@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 from agent.cgroup.mirror import REMOVED
 from agent.cgroup.tree import CPU_MAX, CPU_WEIGHT, CPUS, MEMORY_MAX, MEMS
 from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, PODS
+from agent.config.model import HostIsolation
 from agent.containermanager import Snapshot
 from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
@@ -64,6 +65,12 @@ def node_families(snapshot: Snapshot) -> Iterator[Metric]:
         "Cgroups with processes of pods that numalet does not know; they are held to the shared pool.",
         (),
         {(): len(snapshot.strangers)},
+    )
+    yield gauge(
+        "numalet_host_isolation",
+        "How host processes are kept off exclusive CPUs: 1 for the mode that holds, asked for or not.",
+        ("mode",),
+        {(mode.value,): int(mode.value == snapshot.host_isolation) for mode in HostIsolation},
     )
     yield from _cpu_families(snapshot)
     yield from _memory_families(snapshot)

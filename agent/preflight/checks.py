@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from agent.cgroup.tree import REQUIRED_CONTROLLERS
+from agent.cgroup.tree import EXCLUSIVE, REQUIRED_CONTROLLERS
 from agent.config.model import HostIsolation
 from agent.domain.topology import hugepages_resource
 from agent.explain.words import plural
@@ -265,9 +265,14 @@ def _isolation(facts: HostFacts) -> Iterator[Check]:
     mode = facts.configuration.isolation
     if mode is HostIsolation.NONE:
         yield _ok("isolation", "none: host processes may use exclusive CPUs, unless hostIsolation is slices")
+    elif mode is HostIsolation.PARTITION and EXCLUSIVE in facts.cgroups.files:
+        yield _ok("isolation", "partition: the kernel keeps host processes off exclusive CPUs")
     elif not facts.has_systemd or facts.bus_problem:
         remedy = "hostIsolation: none, or mend systemd: see above"
         yield _fail("isolation", f"hostIsolation {mode.value} needs systemd and its bus", remedy)
+    elif mode is HostIsolation.PARTITION:
+        text = f"partition: this kernel has no {EXCLUSIVE}, so that slices take its place"
+        yield _warning("isolation", text, "Linux 6.7 or newer, or hostIsolation: slices")
     else:
         yield _ok("isolation", f"{mode.value}: host processes are kept off exclusive CPUs")
 

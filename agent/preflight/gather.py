@@ -14,7 +14,7 @@ from typing import Final
 from agent.cgroup.backend import PROCS, SUBTREE_CONTROL
 from agent.cgroup.preflight import mount_of, preflight
 from agent.config.check import machine_problems
-from agent.config.model import Config, HostIsolation
+from agent.config.model import Config
 from agent.containermanager.hostisolation import check_place
 from agent.cpumanager.policy import new_cpu_manager
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
@@ -85,10 +85,8 @@ def _configuration(loaded: Loaded, topology: Topology, misplaced: tuple[str, ...
 
 def _misplaced(config: Config, cgroup_root: Path) -> tuple[str, ...]:
     """What is wrong with the place of the cgroup root, beside what is confined."""
-    if config.host_isolation is HostIsolation.NONE:
-        return ()
     try:
-        check_place(PurePosixPath(cgroup_root), PurePosixPath(mount_of(cgroup_root)))
+        check_place(config.host_isolation, PurePosixPath(cgroup_root), PurePosixPath(mount_of(cgroup_root)))
     except ConfigError as error:
         return (f"{error.message} ({error.hint})",)
     except HostError:

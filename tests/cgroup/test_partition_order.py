@@ -9,7 +9,10 @@ from agent.cgroup.diff import deviations, diff
 from agent.cgroup.facts import CgroupSettings
 from agent.cgroup.fake import FakeCgroups
 from agent.cgroup.layout import ROOT, CgroupDir
+from agent.cgroup.partitionplan import exposed_of
+from agent.cgroup.plan import plan_pod
 from agent.cgroup.tree import CPUS, EXCLUSIVE, PARTITION, CgroupOp, MakeDir, RemoveDir, Write
+from agent.domain.binding import Binding, BindingKind
 from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
 from tests.cgroup.worlds import World, app, init, machine, pinned, pod, prepared
@@ -132,3 +135,12 @@ def test_a_container_scope_pod_whose_init_container_shares_with_the_node_keeps_i
     assert fake.read(FAST, PARTITION) == "root"
     assert fake.read(CgroupDir("podb/prepare"), PARTITION) == "member"
     assert fake.effective_cpus(CgroupDir("podb/prepare")) == CpuSet.parse("0-1,4-7")
+
+
+def test_a_slice_that_is_bound_elsewhere_is_no_partition_which_would_keep_it_off() -> None:
+    bound = world()
+    bindings = {"fast": Binding(BindingKind.UNIT, "db.service")}
+    bound.pods = {UID: replace(bound.pods[UID], bindings=bindings)}
+    assert not of_partitions(diff(bound.wanted(), prepared(bound.topology).observe()))
+    facts = bound.facts()
+    assert exposed_of(facts, bound.pods[UID], plan_pod(facts, bound.pods[UID])) == CpuSet.parse("2-3")

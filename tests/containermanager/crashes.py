@@ -12,7 +12,9 @@ from pathlib import Path
 from agent.cgroup.layout import CgroupDir
 from agent.checkpoint.store import LOCK_FILE, StateDir
 from agent.config import Config
+from agent.config.model import HostIsolation
 from agent.containermanager import ContainerManager
+from agent.containermanager.hostisolation import ConfinedHost
 from agent.domain.pod import PodUid
 from agent.domain.state import NodeState
 from tests.checkpoint.disk import Disk
@@ -55,6 +57,8 @@ class World:
         """Start a daemon's owner on what is there."""
         self.store = StateDir(ROOT, self.disk)
         self.store.open()
+        if self.node.config.host_isolation is HostIsolation.PARTITION:
+            self.node.host = ConfinedHost(HostIsolation.PARTITION)
         self.owner = self.node.stopped_owner(store=self.store)
         self.owner.start()
 

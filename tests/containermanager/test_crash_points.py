@@ -15,6 +15,7 @@ from agent.checkpoint.convert import convert_cpu, convert_memory
 from agent.checkpoint.reading import CpuFile, MemoryFile, read_stored
 from agent.checkpoint.store import CPU_FILE, MEMORY_FILE, StorageError
 from agent.config import Config
+from agent.config.model import HostIsolation
 from agent.domain.pod import Pod, PodUid
 from agent.domain.settings import CpuPolicy, MemoryPolicy
 from tests.containermanager.crashes import (
@@ -30,6 +31,7 @@ from tests.containermanager.node import best_effort, budgeted, parsed, pod, topo
 
 NONE = Config(cpu_policy=CpuPolicy.NONE, memory_policy=MemoryPolicy.NONE)
 STATIC = Config()
+PARTITION = Config(host_isolation=HostIsolation.PARTITION)
 SETTLED = frozenset({"old", "team", "guest"})
 
 
@@ -44,6 +46,10 @@ def settled(config: Config | None = None) -> World:
     return world
 
 
+def partitioned() -> World:
+    return settled(PARTITION)
+
+
 def admits(new: Pod) -> Callable[[World], None]:
     return lambda world: _none(world.owner.admit(new, "api"))
 
@@ -56,9 +62,9 @@ def removes(name: str) -> Callable[[World], None]:
     return lambda world: world.owner.remove(PodUid(f"uid-{name}"), 0)
 
 
-def drifted() -> World:
+def drifted(config: Config | None = None) -> World:
     """A cgroup is gone, others are wrong, one is nobody's, and the disk lacks a state that could not be written."""
-    world = settled()
+    world = settled(config)
     world.fuse.arm(0, Mode.LASTING)
     with pytest.raises(StorageError):
         world.owner.remove(PodUid("uid-guest"), 0)
@@ -69,6 +75,14 @@ def drifted() -> World:
     cgroups.write(CgroupDir("besteffort/poduid-guest/shared.pool"), "cpu.weight", "7")
     cgroups.write(CgroupDir("besteffort"), "cpuset.cpus", "1")
     cgroups.make(CgroupDir("podnobodys"))
+    return world
+
+
+def dissolved() -> World:
+    """As `drifted`, and somebody has made a partition a member and taken back what was handed down."""
+    world = drifted(PARTITION)
+    world.node.cgroups.write(CgroupDir("poduid-team/main"), "cpuset.cpus.partition", "member")
+    world.node.cgroups.write(CgroupDir(""), "cpuset.cpus.exclusive", "0")
     return world
 
 
@@ -142,6 +156,15 @@ HISTORIES = [
     History("migration from checkpoints V3 and V2", of_version(3, 2), World.start, SETTLED),
     History("migration from checkpoints V2 and V1", of_version(2, 1), World.start, SETTLED),
     History("hotplug", settled, loses_cpus, SETTLED),
+    History("partitions at start", lambda: World(PARTITION), World.start, frozenset()),
+    History(
+        "partitions at admission", partitioned, admits(parsed(budgeted("new", "4", "2Gi"))), SETTLED, NEW
+    ),
+    History("partitions at removal", partitioned, removes("team"), SETTLED - {"team"}, frozenset({"team"})),
+    History("partitions at reconcile", dissolved, lambda world: _none(world.owner.reconcile()), SETTLED),
+    History("partitions at hotplug", partitioned, loses_cpus, SETTLED),
+    History("partitions at their begin", reconfigured(STATIC, PARTITION), World.start, SETTLED),
+    History("partitions at their end", reconfigured(PARTITION, STATIC), World.start, SETTLED),
 ]
 
 

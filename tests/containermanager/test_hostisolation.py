@@ -14,7 +14,8 @@ from agent.cgroup.tree import CPUS, Write
 from agent.checkpoint.store import HOST_FILE, MemoryStore
 from agent.config.model import HostIsolation
 from agent.containermanager import ContainerManager
-from agent.containermanager.hostisolation import Host, LooseHost, check_place, host_with
+from agent.containermanager.hostisolation import Host, HostGates, LooseHost, check_place, host_with
+from agent.containermanager.hostpartitions import HostPartitions
 from agent.containermanager.hostslices import HostSlices
 from agent.containermanager.hoststate import SLICES, Originals
 from agent.containermanager.irqsteering import IrqSteering
@@ -49,13 +50,16 @@ class World:
     def everywhere(self) -> Mapping[str, CpuSet]:
         return {unit: self.cpus(unit) for unit in UNITS}
 
-    def gates(self) -> tuple[HostSlices, IrqSteering]:
+    def gates(self) -> HostGates:
         originals = Originals(self.store, "boot")
-        slices = HostSlices(self.systemd, self.everywhere, originals, frozenset({"numalet.slice"}))
-        return slices, IrqSteering(self.interrupts, originals, clock=lambda: 0.0)
+        return HostGates(
+            slices=HostSlices(self.systemd, self.everywhere, originals, frozenset({"numalet.slice"})),
+            irqs=IrqSteering(self.interrupts, originals, clock=lambda: 0.0),
+            partitions=HostPartitions("/sys/fs/cgroup/test", originals),
+        )
 
     def host(self, mode: HostIsolation = HostIsolation.SLICES, *, irq_affinity: bool = True) -> Host:
-        return host_with(mode, *self.gates(), EVERYTHING, irq_affinity=irq_affinity)
+        return host_with(mode, self.gates(), EVERYTHING, irq_affinity=irq_affinity)
 
     def owner(self, node: Node) -> ContainerManager:
         owner = ContainerManager(
@@ -138,6 +142,8 @@ def test_what_somebody_had_set_is_honoured_never_widened_and_given_back() -> Non
         "system.slice": CpuSet.parse("0-3"),
         "user.slice": NO_CPUS,
     }
+    forgotten = [unit for what, unit, _ in world.systemd.log if what == "forget"]
+    assert forgotten == ["init.scope", "user.slice"]
 
 
 def test_a_slice_whose_own_cpus_are_all_exclusive_uses_what_is_free() -> None:
@@ -276,14 +282,23 @@ class TestUnderTheOwner:
 def test_pods_below_a_slice_that_would_be_confined_are_refused_with_the_way_out(root: str) -> None:
     mount = PurePosixPath("/sys/fs/cgroup")
     with pytest.raises(ConfigError, match="hostIsolation") as caught:
-        check_place(mount / root, mount)
+        check_place(HostIsolation.SLICES, mount / root, mount)
     assert "/sys/fs/cgroup/numalet" in caught.value.hint
 
 
 def test_pods_in_a_cgroup_or_slice_of_their_own_are_fine() -> None:
     mount = PurePosixPath("/sys/fs/cgroup")
-    check_place(mount / "numalet", mount)
-    check_place(mount / "numalet.slice/pods", mount)
+    check_place(HostIsolation.SLICES, mount / "numalet", mount)
+    check_place(HostIsolation.SLICES, mount / "numalet.slice/pods", mount)
+    check_place(HostIsolation.NONE, mount / "system.slice/numalet.service/pods", mount)
+    check_place(HostIsolation.PARTITION, mount / "numalet", mount)
+
+
+def test_partitions_below_a_cgroup_that_is_not_ours_are_refused_with_the_way_out() -> None:
+    mount = PurePosixPath("/sys/fs/cgroup")
+    with pytest.raises(ConfigError, match="right below /sys/fs/cgroup, not") as caught:
+        check_place(HostIsolation.PARTITION, mount / "numalet.slice/pods", mount)
+    assert "/sys/fs/cgroup/numalet" in caught.value.hint
 
 
 def test_the_top_of_the_hierarchy_is_what_is_a_slice_and_init(tmp_path: Path) -> None:

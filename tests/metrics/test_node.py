@@ -95,6 +95,15 @@ def test_a_node_that_cannot_enforce_is_not_ready_and_shows_no_machine_it_cannot_
         assert f"# TYPE {name} gauge\n" in scraped.page()
 
 
+def test_the_mode_that_holds_is_the_one_that_is_told() -> None:
+    scraped = Scraped()
+    assert scraped.series("numalet_host_isolation") == {"none": 1, "slices": 0, "partition": 0}
+    snapshot = replace(scraped.owner.snapshot(), host_isolation="partition")
+    metrics = NodeMetrics(DecisionMetrics(), lambda: snapshot, scraped.node.cgroups.stat)
+    page = metrics.page("text/plain")[0].decode()
+    assert 'numalet_host_isolation{mode="partition"} 1.0' in page
+
+
 def test_repairs_of_drift_are_counted_by_file() -> None:
     scraped = Scraped()
     repairs = scraped.series("cgroup_drift_repairs_total")

@@ -148,6 +148,16 @@ UNFIT = {
             ("fail", "isolation", "hostIsolation slices needs systemd and its bus"),
         ],
     ),
+    "partitions on an older kernel": (
+        changed(configuration={"isolation": HostIsolation.PARTITION}),
+        [
+            (
+                "warning",
+                "isolation",
+                "partition: this kernel has no cpuset.cpus.exclusive, so that slices take its place",
+            )
+        ],
+    ),
     "no system bus": (
         changed(bus_problem="/run/dbus/system_bus_socket: Connection refused"),
         [
@@ -232,6 +242,13 @@ WELL = {
     "isolation": (
         changed(configuration={"isolation": HostIsolation.SLICES}),
         ("isolation", "slices: host processes are kept off exclusive CPUs"),
+    ),
+    "partitions": (
+        changed(
+            configuration={"isolation": HostIsolation.PARTITION},
+            cgroups={"files": frozenset({"cgroup.kill", "cpuset.cpus.exclusive"})},
+        ),
+        ("isolation", "partition: the kernel keeps host processes off exclusive CPUs"),
     ),
     "threads": (
         changed(topology=with_siblings()),

@@ -22,7 +22,7 @@ from agent.cgroup.tree import Wanted, top_down
 from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
 from agent.domain.topology import Topology
-from tests.cgroup.contract import MAIN, POD, BackendContract, open_up
+from tests.cgroup.contract import MAIN, POD, BackendContract, PartitionContract, open_up
 from tests.cgroup.worlds import World, app, machine, pinned, pod, sidecar
 
 pytestmark = [pytest.mark.vm, pytest.mark.matrix]
@@ -31,6 +31,7 @@ MOUNT = Path("/sys/fs/cgroup")
 A, B = PodUid("a"), PodUid("b")
 WEB = CgroupDir("besteffort/poda/shared.pool/web")
 BUSY = "while True: pass"
+HAS_PARTITIONS = (MOUNT / "system.slice/cpuset.cpus.exclusive").exists()
 
 
 @dataclass
@@ -74,6 +75,21 @@ def tree(host: KernelHost) -> Wanted:
 
 class TestKernel(BackendContract):
     pass
+
+
+if HAS_PARTITIONS:
+
+    class TestPartitions(PartitionContract):
+        pass
+
+else:  # before Linux 6.7
+
+    def test_a_kernel_without_remote_partitions_does_not_offer_them(host: KernelHost) -> None:
+        open_up(host.backend)
+        assert "cpuset.cpus.exclusive" not in host.backend.offer().files
+        with pytest.raises(EnforcementError) as caught:
+            host.backend.write(MAIN, "cpuset.cpus.exclusive", "2-3")
+        assert caught.value.code == "ENOENT"
 
 
 def shared_only(host: KernelHost) -> World:

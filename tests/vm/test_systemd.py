@@ -202,3 +202,30 @@ def test_reload_restart_and_stop_leave_the_pods_processes_alone(service: Service
     assert not service.client.path.exists()
     assert [process.poll() for process in processes] == [None, None]
     assert [allowed(process.pid) for process in processes] == cpus
+
+
+def test_partitions_and_interrupts_under_the_unit_need_the_drop_ins_that_the_documentation_has(
+    service: Service,
+) -> None:
+    wanted = json.dumps(service.config | {"hostIsolation": "partition"})
+    Path("/etc/numalet/config.yaml").write_text(wanted)
+    systemctl("restart", service.unit.name)
+    status = service.status()
+    assert status["hostIsolation"] == "slices"
+    (problem,) = status["problems"]
+    assert "root invalid (Enable partition not permitted)" in problem
+    assert "CAP_SYS_ADMIN" in problem
+
+    wanted = json.dumps(service.config | {"hostIsolation": "partition", "irqAffinity": True})
+    Path("/etc/numalet/config.yaml").write_text(wanted)
+    lines = "CapabilityBoundingSet=CAP_SYS_ADMIN\nProtectKernelTunables=no\n"
+    (Path("/run/systemd/system") / f"{service.unit.name}.d/host.conf").write_text(f"[Service]\n{lines}")
+    systemctl("daemon-reload")
+    systemctl("restart", service.unit.name)
+    slices = CpuSet.parse(service.status()["cpus"]["exclusive"])
+    assert (service.status()["hostIsolation"], service.status()["problems"]) == ("partition", [])
+    assert text_of(service.cgroup("web", "main") / "cpuset.cpus.partition") == "root"
+    assert CpuSet.parse(text_of(MOUNT / "cpuset.cpus.effective")).isdisjoint(slices)
+    assert CpuSet.parse_mask(text_of(Path("/proc/irq/default_smp_affinity"))).isdisjoint(slices)
+    systemctl("stop", service.unit.name)
+    assert CpuSet.parse(text_of(MOUNT / "cpuset.cpus.effective")).isdisjoint(slices)
