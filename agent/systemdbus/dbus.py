@@ -15,7 +15,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent.systemdbus.manager import JOB_FAILED, NO_BUS, ListedUnit, SystemdError
-from agent.systemdbus.properties import ACTIVE_STATE, SIGNATURES, Properties, from_the_bus, on_the_bus
+from agent.systemdbus.properties import ACTIVE, ACTIVE_STATE, SIGNATURES, Properties, from_the_bus, on_the_bus
 
 if TYPE_CHECKING:
     from dbus_fast import Message
@@ -86,7 +86,12 @@ class SystemdBus:
         """See `SystemdManager.start_transient`."""
         body = [unit, "fail", _variants(unit, properties), []]
         self._manage(unit, "StartTransientUnit", "ssa(sv)a(sa(sv))", body)
-        self._settled(unit, "active")
+        self._settled(unit, ACTIVE)
+
+    def start_loaded(self, unit: str) -> None:
+        """See `SystemdManager.start_loaded`."""
+        self._manage(unit, "StartUnit", "ss", [unit, "fail"])
+        self._settled(unit, ACTIVE)
 
     def stop(self, unit: str) -> None:
         """See `SystemdManager.stop`."""

@@ -7,29 +7,33 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from agent.domain.idset import NO_CPUS, NodeMask
-from agent.systemdbus.manager import NO_BUS, ListedUnit, SystemdError
+from agent.systemdbus.manager import NO_BUS, UNIT_EXISTS, ListedUnit, SystemdError
 from agent.systemdbus.properties import (
+    ACTIVE,
     ACTIVE_STATE,
     ALLOWED_CPUS,
     ALLOWED_MEMORY_NODES,
     CONTROL_GROUP,
     CPU_QUOTA,
+    CPU_QUOTA_PERIOD,
+    CPU_WEIGHT,
     INFINITY,
     LOAD_STATE,
+    MEMORY_MAX,
+    TASKS_MAX,
     Properties,
     PropertyValue,
     on_the_bus,
 )
 
-_UNIT_EXISTS: Final = "org.freedesktop.systemd1.UnitExists"
 _FRESH: Final[Properties] = {
     ALLOWED_CPUS: NO_CPUS,
     ALLOWED_MEMORY_NODES: NodeMask(),
     CPU_QUOTA: INFINITY,
-    "CPUQuotaPeriodUSec": INFINITY,
-    "CPUWeight": INFINITY,
-    "MemoryMax": INFINITY,
-    "TasksMax": INFINITY,
+    CPU_QUOTA_PERIOD: INFINITY,
+    CPU_WEIGHT: INFINITY,
+    MEMORY_MAX: INFINITY,
+    TASKS_MAX: INFINITY,
 }
 _MISSING: Final[Properties] = {LOAD_STATE: "not-found", ACTIVE_STATE: "inactive"}
 
@@ -87,14 +91,20 @@ class FakeSystemd:
         """See `SystemdManager.start_transient`."""
         self._answer()
         self._check(unit, properties)
-        if unit in self._units and self._units[unit][ACTIVE_STATE] == "active":
+        if unit in self._units:
             raise SystemdError(
                 unit,
                 f"StartTransientUnit: Unit {unit} was already loaded or has a fragment file.",
-                _UNIT_EXISTS,
+                UNIT_EXISTS,
             )
         self._load(unit, properties)
         self.log.append(("start", unit, dict(properties)))
+
+    def start_loaded(self, unit: str) -> None:
+        """See `SystemdManager.start_loaded`."""
+        self._answer()
+        self._units.setdefault(unit, self._unloaded(unit))[ACTIVE_STATE] = ACTIVE
+        self.log.append(("start", unit, {}))
 
     def stop(self, unit: str) -> None:
         """See `SystemdManager.stop`."""
@@ -133,6 +143,6 @@ class FakeSystemd:
             **{name: value for name, value in properties.items() if name != "PIDs"},
             "Id": unit,
             LOAD_STATE: "loaded",
-            ACTIVE_STATE: "active",
+            ACTIVE_STATE: ACTIVE,
             CONTROL_GROUP: f"{f'/{parent}' if parent not in {'', '-.slice'} else ''}/{unit}",
         }

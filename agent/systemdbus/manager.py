@@ -15,6 +15,10 @@ JOB_FAILED: Final = "JOB-FAILED"
 """The ``code`` of an error about a unit that is not in the state it was asked into."""
 
 
+UNIT_EXISTS: Final = "org.freedesktop.systemd1.UnitExists"
+"""The ``code`` of an error about a transient unit that is there already."""
+
+
 class SystemdError(HostError):
     """systemd did not do it. ``code`` is `NO_BUS`, `JOB_FAILED` or the D-Bus error's name."""
 
@@ -50,6 +54,9 @@ class SystemdManager(Protocol):
 
     def start_transient(self, unit: str, properties: Properties) -> None:
         """Make and start a slice or scope (a scope needs ``PIDs``); return when it is active."""
+
+    def start_loaded(self, unit: str) -> None:
+        """Start a unit that is loaded; return when it is active."""
 
     def stop(self, unit: str) -> None:
         """Stop a unit; return when it is. One that is not loaded is stopped."""

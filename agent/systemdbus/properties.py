@@ -21,9 +21,20 @@ ALLOWED_CPUS: Final = "AllowedCPUs"
 ALLOWED_MEMORY_NODES: Final = "AllowedMemoryNodes"
 EFFECTIVE_CPUS: Final = "EffectiveCPUs"
 CPU_QUOTA: Final = "CPUQuotaPerSecUSec"
+CPU_QUOTA_PERIOD: Final = "CPUQuotaPeriodUSec"
+CPU_WEIGHT: Final = "CPUWeight"
+MEMORY_MAX: Final = "MemoryMax"
+TASKS_MAX: Final = "TasksMax"
+MEMORY_ACCOUNTING: Final = "MemoryAccounting"
+TASKS_ACCOUNTING: Final = "TasksAccounting"
+DEFAULT_DEPENDENCIES: Final = "DefaultDependencies"
+DESCRIPTION: Final = "Description"
 CONTROL_GROUP: Final = "ControlGroup"
 ACTIVE_STATE: Final = "ActiveState"
 LOAD_STATE: Final = "LoadState"
+
+ACTIVE: Final = "active"
+"""The value of ActiveState of a unit that runs, or of a slice that may hold units."""
 
 INFINITY: Final = (1 << 64) - 1
 
@@ -33,22 +44,24 @@ SIGNATURES: Final[Mapping[str, str]] = {
     EFFECTIVE_CPUS: "ay",
     "EffectiveMemoryNodes": "ay",
     CPU_QUOTA: "t",
-    "CPUQuotaPeriodUSec": "t",
-    "CPUWeight": "t",
-    "MemoryMax": "t",
-    "TasksMax": "t",
+    CPU_QUOTA_PERIOD: "t",
+    CPU_WEIGHT: "t",
+    MEMORY_MAX: "t",
+    TASKS_MAX: "t",
+    MEMORY_ACCOUNTING: "b",
+    TASKS_ACCOUNTING: "b",
     CONTROL_GROUP: "s",
     ACTIVE_STATE: "s",
     "SubState": "s",
     LOAD_STATE: "s",
     "Result": "s",
     "Id": "s",
-    "Description": "s",
+    DESCRIPTION: "s",
     "Slice": "s",
     "CollectMode": "s",
     "Delegate": "b",
     "DelegateControllers": "as",
-    "DefaultDependencies": "b",
+    DEFAULT_DEPENDENCIES: "b",
     "PIDs": "au",
     "MainPID": "u",
     "DropInPaths": "as",

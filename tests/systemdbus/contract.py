@@ -88,6 +88,14 @@ class SystemdContract:
         assert caught.value.code == "org.freedesktop.systemd1.UnitExists"
         assert SLICE in caught.value.message
 
+    def test_a_slice_that_is_loaded_is_started(self, systemd: SystemdManager) -> None:
+        systemd.start_loaded(SLICE)
+        try:
+            assert systemd.properties(SLICE)[ACTIVE_STATE] == "active"
+            systemd.start_loaded(SLICE)
+        finally:
+            systemd.stop(SLICE)
+
     def test_stopping_what_does_not_run_is_fine(self, systemd: SystemdManager) -> None:
         systemd.stop("numalet-nowhere.service")
 
