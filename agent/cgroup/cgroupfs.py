@@ -36,6 +36,7 @@ from agent.cgroup.backend import (
 )
 from agent.cgroup.containerwatch import ContainerWatch
 from agent.cgroup.layout import ROOT, CgroupDir, Kind
+from agent.cgroup.naming import PLAIN, CgroupNames
 from agent.cgroup.preflight import mount_of, preflight
 from agent.cgroup.tree import (
     MEMORY_MAX,
@@ -74,8 +75,10 @@ class CgroupFs:
         patience: float = 5.0,
         watch: DriftWatch | None = None,
         containers: ContainerWatch | None = None,
+        names: CgroupNames = PLAIN,
     ) -> None:
         self.root = root
+        self._names = names
         self._watch = watch
         self._containers = containers
         self._patience = patience
@@ -159,10 +162,11 @@ class CgroupFs:
         closed = leave_out | {Kind.FOREIGN}
         if not self.exists(top):
             return Observed()
+        there = self._names.path(top)
         with self._open(top, DIRECTORY) as start:
             for path, below, files, fd in os.fwalk(".", dir_fd=start):
                 inside = path.removeprefix(".").removeprefix("/")
-                directory = layout.child(top, inside) if inside else top
+                directory = self._names.directory("/".join(filter(None, (there, inside))))
                 kind = layout.kind_of(directory)
                 if kind in closed:
                     below.clear()
@@ -192,7 +196,9 @@ class CgroupFs:
         """See `CgroupBackend.children`. One whose name we would not open is left out."""
         with self._open(directory, DIRECTORY) as fd, os.scandir(fd) as entries:
             found = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
-        return tuple(layout.child(directory, name) for name in sorted(found) if _NAME.fullmatch(name))
+        above = self._names.path(directory)
+        paths = (f"{above}/{name}" if above else name for name in sorted(found) if _NAME.fullmatch(name))
+        return tuple(map(self._names.directory, paths))
 
     def make(self, directory: CgroupDir) -> None:
         """See `CgroupBackend.make`. A root that somebody removed is prepared again."""
@@ -203,8 +209,9 @@ class CgroupFs:
             return
         parent, name = self._split(directory)
         shown = self._shown(directory)
-        with self._open(parent, DIRECTORY) as fd, explained(shown, DIRECTORY), suppress(FileExistsError):
-            os.mkdir(name, 0o755, dir_fd=fd)
+        with self._open(parent, DIRECTORY) as fd, explained(shown, DIRECTORY):
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o755, dir_fd=fd)
             self._disown(parent, name)
         self._watched(directory)
         if self._containers is not None:
@@ -216,12 +223,15 @@ class CgroupFs:
 
     def remove(self, directory: CgroupDir) -> None:
         """See `CgroupBackend.remove`. Retries for a moment: dying processes linger."""
-        if not self.exists(directory):
-            return
         parent, name = self._split(directory)
         shown = self._shown(directory)
-        with self._open(parent, DIRECTORY) as fd, explained(shown, DIRECTORY), suppress(FileNotFoundError):
-            _patiently(lambda: os.rmdir(name, dir_fd=fd))
+        if self.exists(directory):
+            with (
+                self._open(parent, DIRECTORY) as fd,
+                explained(shown, DIRECTORY),
+                suppress(FileNotFoundError),
+            ):
+                _patiently(lambda: os.rmdir(name, dir_fd=fd))
         if self._watch is not None:
             self._watch.forget(directory)
             self._watch.disown(parent, name)
@@ -320,10 +330,11 @@ class CgroupFs:
         return stat
 
     def _shown(self, directory: CgroupDir) -> str:
-        return f"{self.root}/{directory}" if directory else str(self.root)
+        return f"{self.root}/{self._names.path(directory)}" if directory else str(self.root)
 
     def _split(self, directory: CgroupDir) -> tuple[CgroupDir, str]:
-        names = directory.split("/")
+        """The cgroup above, and the name in it."""
+        names = self._names.path(directory).split("/")
         for name in names:
             self._check_name(directory, name)
         return layout.parent_of(directory), names[-1]
@@ -342,7 +353,7 @@ class CgroupFs:
         with explained(self._shown(directory), file, value):
             fd = os.open(self.root, flags)
         try:
-            for name in directory.split("/") if directory else ():
+            for name in self._names.path(directory).split("/") if directory else ():
                 self._check_name(directory, name)
                 with explained(self._shown(directory), file, value):
                     below = os.open(name, flags, dir_fd=fd)

@@ -18,6 +18,7 @@ from inotify_simple import INotify, flags
 
 from agent.cgroup import layout
 from agent.cgroup.layout import CgroupDir
+from agent.cgroup.naming import PLAIN, CgroupNames
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +32,9 @@ class ContainerWatch:
     and then is told of the containers that could not be watched, whether they changed or not.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, names: CgroupNames = PLAIN) -> None:
         self.root = root
+        self._names = names
         self._watches: dict[CgroupDir, int] = {}
         self._directories: dict[int, CgroupDir] = {}
         self._unwatched: set[CgroupDir] = set()
@@ -57,7 +59,7 @@ class ContainerWatch:
 
     def _add(self, inotify: INotify, directory: CgroupDir) -> None:
         try:
-            watch = inotify.add_watch(self.root / directory / _EVENTS_FILE, flags.MODIFY)
+            watch = inotify.add_watch(self.root / self._names.path(directory) / _EVENTS_FILE, flags.MODIFY)
         except FileNotFoundError:
             return  # removed meanwhile: made anew, it is followed anew
         except OSError as error:

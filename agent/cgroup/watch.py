@@ -21,6 +21,7 @@ from inotify_simple import Event, INotify, flags
 from agent.cgroup import layout
 from agent.cgroup.backend import SUBTREE_CONTROL
 from agent.cgroup.layout import CgroupDir, Kind
+from agent.cgroup.naming import PLAIN, CgroupNames
 from agent.cgroup.tree import EFFECTIVE, is_planned
 
 log = logging.getLogger(__name__)
@@ -36,8 +37,9 @@ class DriftWatch:
     until all that could not be watched is watched or gone.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, names: CgroupNames = PLAIN) -> None:
         self._root = root
+        self._names = names
         self._lock = RLock()
         self._of: dict[CgroupDir, int] = {}
         self._directories: dict[int, CgroupDir] = {}
@@ -72,7 +74,7 @@ class DriftWatch:
 
     def _add(self, inotify: INotify, directory: CgroupDir) -> None:
         try:
-            number = inotify.add_watch(self._root / directory, _EVENTS)
+            number = inotify.add_watch(self._root / self._names.path(directory), _EVENTS)
         except FileNotFoundError:
             return  # it vanished: so do its files
         except OSError as error:
@@ -105,7 +107,7 @@ class DriftWatch:
                     self._inotify.rm_watch(number)
 
     def disown(self, directory: CgroupDir, name: str) -> None:
-        """``name`` in ``directory`` was written, made or removed by ourselves just now."""
+        """``name``, as the file system has it, in ``directory`` was written, made or removed by ourselves just now."""
         with self._lock:
             self._take(mine=(directory, name))
             if self._touched or self._overflowed:
@@ -148,13 +150,17 @@ class DriftWatch:
 
     def _concerns(self, directory: CgroupDir, event: Event) -> bool:
         if event.mask & flags.DELETE:
-            gone = layout.child(directory, event.name)
+            gone = self._in(directory, event.name)
             known = gone in self._of
             self.forget(gone)
             return known
         if event.mask & flags.CREATE:
-            return layout.kind_of(layout.child(directory, event.name)) is Kind.POD
+            return layout.kind_of(self._in(directory, event.name)) is Kind.POD
         return event.name == SUBTREE_CONTROL or (is_planned(event.name) and event.name not in _KERNELS_OWN)
+
+    def _in(self, directory: CgroupDir, name: str) -> CgroupDir:
+        above = self._names.path(directory)
+        return self._names.directory(f"{above}/{name}" if above else name)
 
     def close(self) -> None:
         """Give the descriptors back."""
