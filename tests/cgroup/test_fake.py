@@ -11,7 +11,7 @@ from agent.cgroup.tree import Wanted
 from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
 from agent.domain.topology import Topology
-from tests.cgroup.contract import ALL, MAIN, POD, BackendContract, Host, PartitionContract, open_up
+from tests.cgroup.contract import ALL, MAIN, POD, BackendContract, ControllerContract, Host, PartitionContract, open_up
 from tests.cgroup.worlds import World, app, machine, pinned, pod, prepared
 
 
@@ -25,6 +25,9 @@ class FakeHost:
 
     def spawn(self) -> int:
         return self.backend.spawn()
+
+    def name(self, directory: CgroupDir) -> str:
+        return directory
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def tree(host: Host) -> Wanted:
     ).wanted()
 
 
-class TestFake(BackendContract):
+class TestFake(BackendContract, ControllerContract):
     pass
 
 

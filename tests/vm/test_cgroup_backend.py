@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -15,65 +13,39 @@ from agent.cgroup import layout
 from agent.cgroup.backend import EnforcementError, apply
 from agent.cgroup.cgroupfs import CgroupFs
 from agent.cgroup.diff import deviations, diff
-from agent.cgroup.layout import ROOT, CgroupDir
+from agent.cgroup.layout import CgroupDir
 from agent.cgroup.plan import plan
 from agent.cgroup.preflight import mount_of, preflight
-from agent.cgroup.tree import Wanted, top_down
+from agent.cgroup.tree import Wanted
 from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
-from agent.domain.topology import Topology
-from tests.cgroup.contract import MAIN, POD, BackendContract, PartitionContract, open_up
-from tests.cgroup.worlds import World, app, machine, pinned, pod, sidecar
+from tests.cgroup.contract import MAIN, POD, BackendContract, ControllerContract, PartitionContract, open_up
+from tests.cgroup.worlds import World, app, pinned, pod
+from tests.vm.kernelhost import MOUNT, KernelHost, prepared
 
 pytestmark = [pytest.mark.vm, pytest.mark.matrix]
 
-MOUNT = Path("/sys/fs/cgroup")
 A, B = PodUid("a"), PodUid("b")
 WEB = CgroupDir("besteffort/poda/shared.pool/web")
 BUSY = "while True: pass"
 HAS_PARTITIONS = (MOUNT / "system.slice/cpuset.cpus.exclusive").exists()
 
 
-@dataclass
-class KernelHost:
-    backend: CgroupFs
-    topology: Topology
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    def spawn(self, *command: str) -> int:
-        process = subprocess.Popen(command or ("sleep", "600"))
-        self.processes.append(process)
-        return process.pid
+ROOT_DIR = MOUNT / "numalet-test"
 
 
 @pytest.fixture
 def host() -> Iterator[KernelHost]:
-    root = MOUNT / "numalet-test"
-    backend = CgroupFs(root)
-    done = backend.prepare()
-    online = CpuSet.parse((MOUNT / "cpuset.cpus.effective").read_text())
-    nodes = len((MOUNT / "cpuset.mems.effective").read_text().strip().split("-"))
-    host = KernelHost(backend, machine(len(online), nodes))
-    yield host
-    for process in host.processes:
-        process.kill()
-        process.wait()
-    for directory in reversed(top_down(backend.observe().dirs)):
-        if directory != ROOT:
-            backend.remove(directory)
-    backend.restore(done)
-    assert not root.exists()
+    with prepared(CgroupFs(ROOT_DIR), ROOT_DIR) as host:
+        yield host
 
 
 @pytest.fixture
 def tree(host: KernelHost) -> Wanted:
-    tenant = pod("u", sidecar("helper"), app("main", pinned("2", "64Mi")), budget=pinned("3", "128Mi"))
-    uid = PodUid("u")
-    world = World(topology=host.topology, pods={uid: tenant}, cpus={uid: {"main": CpuSet.parse("2-3")}})
-    return plan(world.facts(host.backend.offer()))
+    return host.tree()
 
 
-class TestKernel(BackendContract):
+class TestKernel(BackendContract, ControllerContract):
     pass
 
 
@@ -195,7 +167,7 @@ def test_taking_cpuset_away_and_back_is_healed(host: KernelHost) -> None:
         "podb",
         "",
     ):
-        (MOUNT / "numalet-test" / directory / "cgroup.subtree_control").write_text("-cpuset")
+        (ROOT_DIR / directory / "cgroup.subtree_control").write_text("-cpuset")
     assert deviations(wanted, host.backend.observe())
     enforce(host, with_exclusive(host))
     assert deviations(wanted, host.backend.observe()) == ()
@@ -212,8 +184,8 @@ def test_sixty_pods_are_observed_and_compared_quickly(host: KernelHost) -> None:
 
 
 def test_the_hosts_own_cgroups_are_problems_as_they_should_be(host: KernelHost) -> None:
-    assert mount_of(host.backend.root) == MOUNT
-    assert [problem for problem in preflight(host.backend.root) if problem.blocking] == []
+    assert mount_of(ROOT_DIR) == MOUNT
+    assert [problem for problem in preflight(ROOT_DIR) if problem.blocking] == []
     own = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2]
     problems = [problem.text for problem in preflight(MOUNT / own.lstrip("/") / "numalet")]
     assert any("holds processes" in text for text in problems)
