@@ -30,7 +30,6 @@ from agent.api.server import ControlServer
 from agent.api.unixsocket import group_id
 from agent.cgroup.backend import CgroupBackend
 from agent.cgroup.boundwatch import BoundWatch
-from agent.cgroup.cgroupfs import CgroupFs
 from agent.cgroup.containerwatch import ContainerWatch
 from agent.cgroup.preflight import mount_of, require
 from agent.cgroup.watch import DriftWatch
@@ -41,6 +40,7 @@ from agent.config.source import ConfigSource
 from agent.containermanager import ContainerManager
 from agent.containermanager.binder import Binder
 from agent.containermanager.boundgates import binder_of
+from agent.containermanager.cgroupgates import Place, cgroups_at, move_in
 from agent.containermanager.follower import ChangeSource, ContainerFollower
 from agent.containermanager.hostgates import host_of
 from agent.containermanager.hostisolation import Host
@@ -71,13 +71,13 @@ def run_daemon(source: ConfigSource, environ: Mapping[str, str]) -> None:
     """Run until SIGTERM or SIGINT, reload on SIGHUP; raises NumaletError where the daemon cannot start."""
     config = source.load()
     set_up_logging(config.log_level.value, config.log_format.value, environ)
-    root = Path(config.cgroup_root)
+    place, root = Place.of(config), Path(config.cgroup_root)
     with ExitStack() as stack:
         hotplug = watch_hotplug()  # before the first look: no change is missed between the two
         stack.callback(hotplug.close)
-        drift = stack.enter_context(closing(DriftWatch(root)))
-        containers = stack.enter_context(closing(ContainerWatch(root)))
-        cgroups = CgroupFs(root, watch=drift, containers=containers)
+        drift = stack.enter_context(closing(DriftWatch(root, place.names)))
+        containers = stack.enter_context(closing(ContainerWatch(root, place.names)))
+        cgroups = cgroups_at(place, drift, containers)
         edges = Edges(
             hotplug=hotplug,
             look=_look,
@@ -114,6 +114,8 @@ def serve(source: ConfigSource, config: Config, environ: Mapping[str, str], edge
         decisions = DecisionMetrics()
         require(edges.cgroups.preflight())  # before a file or a socket is made for nothing
         store = stack.enter_context(StateDir(Path(config.state_dir)))
+        place = Place.of(config)
+        move_in(store, place, cgroups_at)
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         bound = stack.enter_context(closing(edges.bound(config)))
         owner = ContainerManager(
@@ -121,6 +123,7 @@ def serve(source: ConfigSource, config: Config, environ: Mapping[str, str], edge
             store=store,
             cgroups=edges.cgroups,
             cgroup_root=config.cgroup_root,
+            cgroup_names=place.names,
             recovery=config.state_recovery,
             pids_limit=config.pod_pids_limit,
             boot_id=boot_id,

@@ -125,8 +125,12 @@ class _Routes:
         return self._place(self.owner.containers.debug(self._joinable(parts).pod.uid, int(pid)))
 
     def _place(self, directory: CgroupDir) -> Json:
-        root = self.owner.snapshot().cgroup_root
-        return {"cgroup": f"{root}/{directory}", "cgroupRoot": root}
+        snapshot = self.owner.snapshot()
+        return {
+            "cgroup": snapshot.cgroup(directory),
+            "cgroupRoot": snapshot.cgroup_root,
+            "cgroupDriver": snapshot.cgroup_names.driver,
+        }
 
     def _joinable(self, parts: tuple[str, ...]) -> AdmittedPod:
         """The admitted pod of that name; RequestError where no process may join it."""

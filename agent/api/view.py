@@ -72,7 +72,7 @@ def _admitted(snapshot: Snapshot, admitted: AdmittedPod) -> Json:
         "state": "Admitted",
         "degraded": list(snapshot.degraded.get(pod.uid, ())),
         "admittedAt": admitted.admitted_at,
-        "cgroup": f"{snapshot.cgroup_root}/{pod_dir(pod.uid, qos_class(pod))}",
+        "cgroup": snapshot.cgroup(pod_dir(pod.uid, qos_class(pod))),
         "ready": ready_text(pod, lives),
         "cpus": str(own) if own is not None else None,
         "podSharedPool": str(pod_shared_pool(snapshot, admitted)) if own is not None else None,
@@ -126,7 +126,7 @@ def _binding(admitted: AdmittedPod, name: str) -> str:
 
 def _cgroup(snapshot: Snapshot, admitted: AdmittedPod, name: str) -> str:
     bound = snapshot.bound.get((admitted.pod.uid, name))
-    return bound or f"{snapshot.cgroup_root}/{admitted.directories[name]}"
+    return bound or snapshot.cgroup(admitted.directories[name])
 
 
 def _blocks(blocks: Blocks) -> list[Json]:

@@ -18,7 +18,7 @@ from agent import __version__
 from agent.bundle.contents import Contents
 from agent.bundle.redaction import kernel_command_line, manifest
 from agent.checkpoint.podrecord import decode_record, encode_record
-from agent.checkpoint.store import BINDINGS_FILE, CPU_FILE, HOST_FILE, MEMORY_FILE, PODS
+from agent.checkpoint.store import NODE_FILES, PODS
 from agent.errors import NumaletError, StateError
 from agent.sysfs.reader import SysfsReader
 from agent.sysfs.recorded import encode_recording, record
@@ -79,7 +79,7 @@ def gather_state(into: Contents, root: Path) -> None:
         names = sorted(path.name for path in root.iterdir())
         into.add_json("state/listing.json", f"names, sizes and times in {root}", dict(_listing(root)))
         for name in names:
-            if name.startswith((CPU_FILE, MEMORY_FILE, HOST_FILE, BINDINGS_FILE)) and (root / name).is_file():
+            if name.startswith(NODE_FILES) and (root / name).is_file():
                 with into.lacking(f"state/{name}"):
                     into.add(f"state/{name}", "a state file, as it is", (root / name).read_bytes())
         if PODS in names:

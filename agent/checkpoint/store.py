@@ -26,6 +26,8 @@ CPU_FILE: Final = "cpu_manager_state"
 MEMORY_FILE: Final = "memory_manager_state"
 HOST_FILE: Final = "host_isolation.json"
 BINDINGS_FILE: Final = "bindings.json"
+CGROUPS_FILE: Final = "cgroups.json"
+NODE_FILES: Final = (CPU_FILE, MEMORY_FILE, HOST_FILE, BINDINGS_FILE, CGROUPS_FILE)
 PODS: Final = "pods"
 LOCK_FILE: Final = "lock"
 
@@ -82,10 +84,7 @@ class Listing:
 
 
 class Store(Protocol):
-    """Named files; a name is `CPU_FILE`, `MEMORY_FILE`, `HOST_FILE`, `BINDINGS_FILE` or a `record_name`.
-
-    All raise StateError.
-    """
+    """Named files; a name is one of `NODE_FILES` or a `record_name`. All raise StateError."""
 
     def read(self, name: str) -> bytes | None:
         """Read a file; None where there is none."""
@@ -125,7 +124,7 @@ def _is_safe(part: str) -> bool:
 
 def _checked(name: str) -> str:
     """``name``, if it is one of the store's names."""
-    if name in (CPU_FILE, MEMORY_FILE, HOST_FILE, BINDINGS_FILE):
+    if name in NODE_FILES:
         return name
     uid = name.removeprefix(f"{PODS}/").removesuffix(_RECORD_SUFFIX)
     if name != record_name(PodUid(uid)):

@@ -13,6 +13,7 @@ import psutil
 from agent.cgroup import layout
 from agent.cgroup.backend import PROCS
 from agent.cgroup.layout import CgroupDir, Kind
+from agent.cgroup.naming import PLAIN, CgroupNames
 from agent.cgroup.preflight import mount_of
 from agent.errors import HostError
 
@@ -42,8 +43,9 @@ _MEANING: Final[Mapping[int, tuple[str, str]]] = {
 class Processes:
     """The processes of this machine as /proc shows them, and a cgroup root of numalet's."""
 
-    def __init__(self, root: Path, proc: Path = Path("/proc")) -> None:
+    def __init__(self, root: Path, proc: Path = Path("/proc"), names: CgroupNames = PLAIN) -> None:
         self._root = root
+        self._names = names
         self._mount = mount_of(root)
         self._proc = proc
 
@@ -113,6 +115,6 @@ class Processes:
         """The pod of ours that a cgroup belongs to."""
         if not cgroup.is_relative_to(self._root):
             return None
-        directory = CgroupDir(str(cgroup.relative_to(self._root)))
+        directory = self._names.directory(cgroup.relative_to(self._root).as_posix())
         line = (directory, *layout.ancestors(directory))
         return next((d for d in line if layout.kind_of(d) is Kind.POD), None)

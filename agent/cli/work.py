@@ -13,6 +13,7 @@ from urllib.parse import quote
 import click
 
 from agent.api.client import ControlClient
+from agent.cgroup.naming import names_by
 from agent.cli.common import container_argument, pod_argument, pod_target, socket_option
 from agent.errors import HostError
 
@@ -75,7 +76,9 @@ def attach(
     from agent.cli.processes import Processes  # noqa: PLC0415 - only this command pays for psutil
 
     answer = _place(ControlClient(socket_path), pod, container)
-    cgroup, processes = Path(answer["cgroup"]), Processes(Path(answer["cgroupRoot"]))
+    root = answer["cgroupRoot"]
+    cgroup = Path(answer["cgroup"])
+    processes = Processes(Path(root), names=names_by(answer["cgroupDriver"], root))
     for pid in pids:  # all of them before the first moves
         processes.check(pid, cgroup, force=force)
     moved: list[int] = []

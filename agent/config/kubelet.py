@@ -41,7 +41,6 @@ _SAME: Final = (
 )
 _NO_EVICTION: Final = "numalet evicts nobody; only memory.available of evictionHard is kept free"
 _WHY_NOT: Final[Mapping[str, str]] = {
-    "cgroupDriver": "numalet makes cgroups itself, below its own cgroupRoot, under either driver",
     "cgroupsPerQOS": "pods are always below a cgroup of their QoS class",
     "cpuCFSQuota": "a limit of cpu always becomes cpu.max, and exclusive CPUs are never throttled",
     "cpuCFSQuotaPeriod": "the period is 100ms",
@@ -82,7 +81,7 @@ def from_kubelet(kubelet: Mapping[str, Any]) -> TakenOver:
         if key in stated:
             document[key], taken[key] = stated[key], ""
     left_out = {key: _WHY_NOT.get(key, _NOTHING_LIKE_IT) for key in stated if not _is_read(key)}
-    for part in (_gates(stated), _eviction(stated), _cgroup_root(stated)):
+    for part in (_gates(stated), _eviction(stated), _cgroups(stated)):
         document |= part.document
         taken |= part.taken
         left_out |= part.left_out
@@ -101,6 +100,7 @@ def _is_read(key: str) -> bool:
         "featureGates",
         "evictionHard",
         "mergeDefaultEvictionSettings",
+        "cgroupDriver",
         "cgroupRoot",
     )
     return key in _DEFAULTS or key in _SAME or key in special
@@ -143,15 +143,18 @@ def _eviction(stated: Mapping[str, Any]) -> TakenOver:
     return _part({"evictionHard": {"memory.available": kept}}, {"evictionHard": note}, left_out)
 
 
-def _cgroup_root(stated: Mapping[str, Any]) -> TakenOver:
+def _cgroups(stated: Mapping[str, Any]) -> TakenOver:
+    driver = {"cgroupDriver": stated["cgroupDriver"]} if "cgroupDriver" in stated else {}
+    told = dict.fromkeys(driver, "")
     root = stated.get("cgroupRoot", "")
     if not isinstance(root, str) or not root.strip("/"):
-        return _part({}, {}, {})
+        return _part(driver, told, {})
     if stated.get("cgroupDriver") == "systemd":
-        why = "its slices are systemd's to make; numalet's pods are below cgroupRoot, by default outside of them"
-        return _part({}, {}, {"cgroupRoot": why})
+        why = "numalet's slice is at the top of the hierarchy, beside the kubelet's own kubepods.slice"
+        return _part(driver, told, {"cgroupRoot": why})
     path = f"/sys/fs/cgroup/{root.strip('/')}/numalet"
-    return _part({"cgroupRoot": path}, {"cgroupRoot": "beside the kubelet's own kubepods"}, {})
+    note = {"cgroupRoot": "beside the kubelet's own kubepods"}
+    return _part({**driver, "cgroupRoot": path}, {**told, **note}, {})
 
 
 def _header(kubelet: Mapping[str, Any]) -> Iterator[Problem]:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from agent.config.fields import near, problems_of
-from agent.config.model import Config
+from agent.config.model import DEFAULT_SLICE, CgroupDriver, Config
 from agent.config.table import API_VERSION, FIELDS, KIND
 from agent.errors import ConfigError
 from agent.manifest import ManifestError, decode
 from agent.manifest.problem import child, shown
 from agent.manifest.yamlnodes import key_lines
+from agent.systemdbus.unitname import is_top_level_slice
 
 Problem = tuple[str, str]
 """A place such as ``$.reservedMemory[0].limits.memory``, and what is wrong there."""
@@ -58,7 +59,20 @@ def read_values(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Probl
                 values[field.name] = field.kind.read(value)
             except ValueError as error:
                 problems += [(f"$.{key}{place}", text) for place, text in problems_of(error)]
+    if values.get("cgroup_driver") is CgroupDriver.SYSTEMD:
+        problems += _slice_root(values.setdefault("cgroup_root", DEFAULT_SLICE))
     return values, problems
+
+
+def _slice_root(root: str) -> list[Problem]:
+    """What systemd could not make of a cgroup root."""
+    if is_top_level_slice(root.rpartition("/")[2]):
+        return []
+    text = (
+        f"{root} is no slice at the top of the hierarchy, which cgroupDriver: systemd needs: its name ends in"
+        f' .slice and has no "-" (as {DEFAULT_SLICE}, the default then)'
+    )
+    return [("$.cgroupRoot", text)]
 
 
 def _header(key: str, value: Any) -> list[Problem]:

@@ -27,6 +27,8 @@ from agent.domain.topology import NodeId, NumaNode, Topology, hugepages_resource
 
 Amounts = Mapping[ResourceName, Quantity]
 DEFAULT_EVICTION: Final = Quantity.bytes(100 << 20)
+DEFAULT_SLICE: Final = "/sys/fs/cgroup/numalet.slice"
+"""`cgroupRoot` where systemd makes the cgroups and nothing is said."""
 
 
 class StateRecovery(Enum):
@@ -50,6 +52,13 @@ class BindingPolicy(Enum):
     NONE = "none"
     MANIFESTS = "manifests"
     ALL = "all"
+
+
+class CgroupDriver(Enum):
+    """`cgroupDriver`: who makes the pods' cgroups."""
+
+    CGROUPFS = "cgroupfs"
+    SYSTEMD = "systemd"
 
 
 class LogLevel(Enum):
@@ -98,6 +107,7 @@ class Config:
     pod_pids_limit: int | None = None
     manifest_dir: str = "/etc/numalet/manifests"
     manifest_scan_period: float = 20.0
+    cgroup_driver: CgroupDriver = CgroupDriver.CGROUPFS
     cgroup_root: str = "/sys/fs/cgroup/numalet"
     host_isolation: HostIsolation = HostIsolation.NONE
     irq_affinity: bool = False

@@ -14,6 +14,7 @@ from agent.config import kinds
 from agent.config.kinds import Kind
 from agent.config.model import (
     BindingPolicy,
+    CgroupDriver,
     Config,
     HostIsolation,
     LogFormat,
@@ -218,11 +219,20 @@ HOST: Final = (
 )
 PLACES: Final = (
     _field(
+        "cgroupDriver",
+        "cgroup_driver",
+        kinds.choice(CgroupDriver),
+        "Who makes the pods' cgroups: cgroupfs makes directories; systemd makes each a slice, which systemctl and"
+        " systemd-cgls show. Needs an empty node: delete the pods before it is changed. See docs/modes.md.",
+        since="0.2",
+    ),
+    _field(
         "cgroupRoot",
         "cgroup_root",
         kinds.PATH,
         "cgroup v2 directory below which pods get their cgroups. Outside of numalet's own unit, so that pods"
-        " outlive it.",
+        " outlive it. With cgroupDriver: systemd a slice at the top of the hierarchy,"
+        " /sys/fs/cgroup/numalet.slice where nothing is said.",
     ),
     _field("stateDir", "state_dir", kinds.PATH, "Where state files and pod records are kept."),
     _field(

@@ -19,6 +19,7 @@ from agent.admission import Admitted, adapted, admit, isolation, remove_pod, sta
 from agent.cgroup.backend import CgroupBackend
 from agent.cgroup.compared import Compared
 from agent.cgroup.layout import pod_dir
+from agent.cgroup.naming import PLAIN, CgroupNames
 from agent.checkpoint.podrecord import PodRecord, record_of
 from agent.checkpoint.store import Store
 from agent.config.model import BindingPolicy, StateRecovery
@@ -73,6 +74,7 @@ class ContainerManager:
         store: Store,
         cgroups: CgroupBackend,
         cgroup_root: str,
+        cgroup_names: CgroupNames = PLAIN,
         boot_id: str,
         now: Callable[[], str],
         binder: Binder,
@@ -89,7 +91,7 @@ class ContainerManager:
         self._binder = binder
         self._binding_policy = binding_policy
         self._enforcer = Enforcer(machine, cgroups, self._host, binder, pids_limit, self._tell_of_cgroup)
-        self._cgroup_root = cgroup_root
+        self._cgroup_root, self._cgroup_names = cgroup_root, cgroup_names
         self._boot_id = boot_id
         self._now = now
         self._recovery = recovery
@@ -503,6 +505,7 @@ class ContainerManager:
                 managers=self._machine.managers,
                 state=self._state,
                 cgroup_root=self._cgroup_root,
+                cgroup_names=self._cgroup_names,
                 pods=dict(self._roster.admitted),
                 rejected=dict(self._roster.rejected),
                 ended=dict(self._roster.ended),
@@ -572,7 +575,7 @@ class ContainerManager:
             ours = self._enforcer.compared(self._state, admitted.pod, directories)
             bound = self._binder.compared(uid)
             return {
-                **{f"{self._cgroup_root}/{directory}": files for directory, files in ours.items()},
+                **{f"{self._cgroup_root}/{self._cgroup_names.path(d)}": files for d, files in ours.items()},
                 **{self._binder.cgroup((uid, name)): files for name, files in bound.items()},
             }
 

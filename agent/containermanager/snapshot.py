@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.admission import Managers
 from agent.cgroup.layout import CgroupDir
+from agent.cgroup.naming import PLAIN, CgroupNames
 from agent.containermanager.changes import node_memory
 from agent.domain.idset import CpuSet
 from agent.domain.lifecycle import Lives
@@ -88,6 +89,7 @@ class Snapshot:
     managers: Managers
     state: NodeState
     cgroup_root: str
+    cgroup_names: CgroupNames = PLAIN
     pods: Mapping[PodUid, AdmittedPod] = field(default_factory=dict)
     rejected: Mapping[PodUid, RejectedPod] = field(default_factory=dict)
     ended: Mapping[PodUid, EndedPod] = field(default_factory=dict)
@@ -110,6 +112,10 @@ class Snapshot:
     boot_id: str = ""
     bound: Mapping[tuple[PodUid, str], str] = field(default_factory=dict)
     """By uid and name, the cgroups of containers that are somebody else's, absolute."""
+
+    def cgroup(self, directory: CgroupDir) -> str:
+        """The path of one of our cgroups."""
+        return f"{self.cgroup_root}/{self.cgroup_names.path(directory)}"
 
     @property
     def troubles(self) -> tuple[str, ...]:

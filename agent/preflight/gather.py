@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from agent.cgroup.backend import PROCS, SUBTREE_CONTROL
+from agent.cgroup.backend import PROCS, SUBTREE_CONTROL, Problem
 from agent.cgroup.preflight import mount_of, preflight
 from agent.config.check import machine_problems
-from agent.config.model import Config
+from agent.config.model import CgroupDriver, Config
+from agent.containermanager.cgroupgates import check_slice
 from agent.containermanager.hostisolation import check_place
 from agent.cpumanager.policy import new_cpu_manager
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
@@ -51,11 +52,12 @@ class Loaded:
 def gather(root: Path, loaded: Loaded, topology: Topology, own_daemon: int | None) -> HostFacts:
     """Look at the host below ``root``; what cannot be read counts as not told."""
     sysfs = HostSysfs(root)
+    bus_problem = _bus_problem(root / _SYSTEM_BUS)
     config, cgroup_root = loaded.config, root / loaded.config.cgroup_root.lstrip("/")
     return HostFacts(
         configuration=_configuration(loaded, topology, _misplaced(config, cgroup_root)),
         topology=topology,
-        cgroups=_cgroups(cgroup_root),
+        cgroups=_cgroups(cgroup_root, _without_systemd(config, bus_problem)),
         kernel=_kernel(sysfs, topology),
         state_dir=_state_dir(root, Path(config.state_dir), sysfs),
         user=os.geteuid(),
@@ -63,7 +65,7 @@ def gather(root: Path, loaded: Loaded, topology: Topology, own_daemon: int | Non
         processes=_processes(sysfs),
         own_daemon=own_daemon,
         has_systemd=(root / "run/systemd/system").is_dir(),
-        bus_problem=_bus_problem(root / _SYSTEM_BUS),
+        bus_problem=bus_problem,
     )
 
 
@@ -84,9 +86,13 @@ def _configuration(loaded: Loaded, topology: Topology, misplaced: tuple[str, ...
 
 
 def _misplaced(config: Config, cgroup_root: Path) -> tuple[str, ...]:
-    """What is wrong with the place of the cgroup root, beside what is confined."""
+    """What is wrong with the place of the cgroup root, beside what is confined and as a slice."""
+    root = PurePosixPath(cgroup_root)
     try:
-        check_place(config.host_isolation, PurePosixPath(cgroup_root), PurePosixPath(mount_of(cgroup_root)))
+        mount = PurePosixPath(mount_of(cgroup_root))
+        if config.cgroup_driver is CgroupDriver.SYSTEMD:
+            check_slice(root, mount)
+        check_place(config.host_isolation, root, mount)
     except ConfigError as error:
         return (f"{error.message} ({error.hint})",)
     except HostError:
@@ -94,8 +100,15 @@ def _misplaced(config: Config, cgroup_root: Path) -> tuple[str, ...]:
     return ()
 
 
-def _cgroups(root: Path) -> CgroupFacts:
-    problems = preflight(root)
+def _without_systemd(config: Config, bus_problem: str) -> tuple[Problem, ...]:
+    if config.cgroup_driver is CgroupDriver.CGROUPFS or not bus_problem:
+        return ()
+    text = f"cgroupDriver systemd needs systemd and its bus: {bus_problem}"
+    return (Problem(text, "cgroupDriver: cgroupfs, or mend systemd"),)
+
+
+def _cgroups(root: Path, more: tuple[Problem, ...]) -> CgroupFacts:
+    problems = (*more, *preflight(root))
     try:
         mount = mount_of(root)
     except HostError:

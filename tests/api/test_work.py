@@ -83,6 +83,7 @@ def test_work_is_told_where_to_join(api: Api) -> None:
     assert api.call("GET containers", "default", "a", "setup") == {
         "cgroup": f"{ROOT}/poduid-a/setup",
         "cgroupRoot": ROOT,
+        "cgroupDriver": "cgroupfs",
     }
 
 

@@ -11,7 +11,16 @@ from agent.cgroup.tree import Wanted
 from agent.domain.idset import CpuSet
 from agent.domain.pod import PodUid
 from agent.domain.topology import Topology
-from tests.cgroup.contract import ALL, MAIN, POD, BackendContract, ControllerContract, Host, PartitionContract, open_up
+from tests.cgroup.contract import (
+    ALL,
+    MAIN,
+    POD,
+    BackendContract,
+    ControllerContract,
+    Host,
+    PartitionContract,
+    open_up,
+)
 from tests.cgroup.worlds import World, app, machine, pinned, pod, prepared
 
 

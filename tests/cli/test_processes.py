@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.cgroup.naming import SliceNames
 from agent.cli.processes import Processes
 from agent.errors import HostError
 
@@ -75,6 +76,18 @@ def test_a_process_that_is_in_no_other_pod_may_be_moved(machine: Machine, cgroup
 def test_a_process_of_another_pod_is_moved_by_force(machine: Machine) -> None:
     machine.process(9, "/numalet/podb/main")
     machine.processes.check(9, machine.main, force=True)
+
+
+def test_pods_that_are_slices_are_told_apart_too(machine: Machine) -> None:
+    main = machine.cgroups / "numalet.slice/numalet-poda.slice/numalet-poda-main.slice"
+    main.mkdir(parents=True)
+    root = machine.cgroups / "numalet.slice"
+    processes = Processes(root, machine.proc, SliceNames(root.name))
+    machine.process(8, "/numalet.slice/numalet-poda.slice/numalet-poda-side.slice")
+    processes.check(8, main, force=False)
+    machine.process(9, "/numalet.slice/numalet-podb.slice/numalet-podb-main.slice/job.service")
+    with pytest.raises(HostError, match="in another pod's cgroup"):
+        processes.check(9, main, force=False)
 
 
 def test_a_process_that_is_there_is_left_alone(machine: Machine) -> None:

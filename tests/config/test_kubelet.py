@@ -8,6 +8,7 @@ import pytest
 
 from agent.config import load_config
 from agent.config.kubelet import TakenOver, from_kubelet
+from agent.config.model import CgroupDriver
 from agent.domain.pod import MEMORY
 from agent.domain.quantity import parse_quantity
 from agent.domain.settings import CpuPolicy, MemoryPolicy, TopologyPolicy, TopologyScope
@@ -56,8 +57,11 @@ def test_a_node_is_taken_over_and_reads_as_numalets() -> None:
     assert config.reserved_memory == {NodeId(0): {MEMORY: parse_quantity("612Mi")}}
     assert (config.reconcile_period, config.pod_pids_limit) == (5.0, 4096)
     assert config.gates.pod_level_resource_managers
+    assert (config.cgroup_driver, config.cgroup_root) == (
+        CgroupDriver.SYSTEMD,
+        "/sys/fs/cgroup/numalet.slice",
+    )
     assert made.left_out.keys() == {
-        "cgroupDriver",
         "cpuCFSQuota",
         "clusterDNS",
         "featureGates.KubeletPSI",
@@ -93,6 +97,7 @@ def test_a_cgroup_root_is_kept_beside_the_kubelets_pods_unless_systemd_owns_it()
     assert taken(cgroupRoot="/prod").document["cgroupRoot"] == "/sys/fs/cgroup/prod/numalet"
     assert "cgroupRoot" not in taken(cgroupRoot="/prod", cgroupDriver="systemd").document
     assert "cgroupRoot" in taken(cgroupRoot="/prod", cgroupDriver="systemd").left_out
+    assert taken(cgroupDriver="systemd").document["cgroupDriver"] == "systemd"
 
 
 @pytest.mark.parametrize(

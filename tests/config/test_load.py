@@ -9,7 +9,15 @@ import pytest
 
 from agent.config import Config, load_config
 from agent.config.fields import GATES
-from agent.config.model import BindingPolicy, HostIsolation, LogFormat, LogLevel, Percent, StateRecovery
+from agent.config.model import (
+    BindingPolicy,
+    CgroupDriver,
+    HostIsolation,
+    LogFormat,
+    LogLevel,
+    Percent,
+    StateRecovery,
+)
 from agent.config.table import FIELDS, dump
 from agent.domain.idset import CpuSet
 from agent.domain.pod import CPU, MEMORY, ResourceName
@@ -73,7 +81,8 @@ evictionHard: {memory.available: 5%, nodefs.available: 10%}
 podPidsLimit: 1024
 staticPodPath: /srv/pods/
 fileCheckFrequency: 500ms
-cgroupRoot: /sys/fs/cgroup/kubepods
+cgroupDriver: systemd
+cgroupRoot: /sys/fs/cgroup/kubepods.slice
 hostIsolation: slices
 irqAffinity: true
 bindings: all
@@ -119,7 +128,8 @@ def test_every_field_is_read() -> None:
         pod_pids_limit=1024,
         manifest_dir="/srv/pods",
         manifest_scan_period=0.5,
-        cgroup_root="/sys/fs/cgroup/kubepods",
+        cgroup_driver=CgroupDriver.SYSTEMD,
+        cgroup_root="/sys/fs/cgroup/kubepods.slice",
         host_isolation=HostIsolation.SLICES,
         irq_affinity=True,
         bindings=BindingPolicy.ALL,
@@ -288,3 +298,18 @@ def test_the_pod_resources_socket_is_in_the_state_directory_unless_said_otherwis
     assert load("stateDir: /a").pod_resources_path == "/a/pod-resources/kubelet.sock"
     assert load("podResourcesSocket: /b/kubelet.sock").pod_resources_path == "/b/kubelet.sock"
     assert load('podResourcesSocket: ""').pod_resources_path == ""
+
+
+def test_systemd_has_a_slice_of_its_own_where_nothing_is_said() -> None:
+    assert load("cgroupDriver: systemd").cgroup_root == "/sys/fs/cgroup/numalet.slice"
+    assert load("cgroupDriver: cgroupfs").cgroup_root == "/sys/fs/cgroup/numalet"
+
+
+@pytest.mark.parametrize(
+    "root", ["/sys/fs/cgroup/numalet", "/sys/fs/cgroup/a-b.slice", "/sys/fs/cgroup/-.slice"]
+)
+def test_a_root_that_systemd_could_not_make_at_the_top_is_refused(root: str) -> None:
+    (problem,) = problems_of(f"cgroupDriver: systemd\ncgroupRoot: {root}\n")
+    assert problem.startswith(f"$.cgroupRoot: {root} is no slice at the top")
+    assert "numalet.slice" in problem
+    assert load(f"cgroupRoot: {root}").cgroup_root == root

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.admission import Managers
+from agent.cgroup.backend import CgroupBackend
 from agent.cgroup.diff import deviations
 from agent.cgroup.fake import FakeCgroups
 from agent.cgroup.plan import plan
@@ -111,6 +112,8 @@ class Node:
         self.machine = _USUAL if usual else machine_of(self.config, self.topology)
         self.store = store or MemoryStore()
         self.cgroups = cgroups or fake_cgroups(self.topology)
+        self.backend: CgroupBackend | None = None
+        """By which a daemon gets at the cgroups, if not directly."""
         self.boot = "boot"
         self.outside = BoundHost(self.topology)
         self.host: Host = LooseHost()
@@ -131,7 +134,7 @@ class Node:
         return ContainerManager(
             machine=self.machine,
             store=store or self.store,
-            cgroups=self.cgroups,
+            cgroups=self.backend or self.cgroups,
             cgroup_root=cgroup_root,
             boot_id=self.boot,
             host=self.host,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.config import Config
-from agent.config.model import HostIsolation
+from agent.config.model import CgroupDriver, HostIsolation
 from agent.domain.idset import CpuSet, NodeMask
 from agent.domain.topology import NumaNode
 from agent.preflight.facts import HostFacts, Partition
@@ -148,6 +148,26 @@ def test_a_cgroup_root_inside_of_what_is_confined(tmp_path: Path) -> None:
     assert "numalet.service is inside system.slice" in problem
     assert host(tmp_path, cgroup_root=inside).configuration.problems == ()
     assert host(tmp_path, host_isolation=HostIsolation.SLICES).configuration.problems == ()
+
+
+def test_a_slice_that_systemd_would_make_elsewhere(tmp_path: Path) -> None:
+    def problems(root: str) -> tuple[str, ...]:
+        found = host(tmp_path, cgroup_root=f"/{CGROUP}/{root}", cgroup_driver=CgroupDriver.SYSTEMD)
+        return found.configuration.problems
+
+    assert "is no slice right below" in problems("rt/numalet.slice")[0]
+    assert problems("numalet.slice") == ()
+
+
+def test_slices_need_a_systemd_that_answers(tmp_path: Path, bus: None) -> None:
+    root = f"/{CGROUP}/numalet.slice"
+    sound = host(tmp_path, cgroup_root=root, cgroup_driver=CgroupDriver.SYSTEMD)
+    (tmp_path / "run/dbus/system_bus_socket").unlink()
+    mute = host(tmp_path, cgroup_root=root, cgroup_driver=CgroupDriver.SYSTEMD)
+    problem, *others = mute.cgroups.problems
+    assert tuple(others) == sound.cgroups.problems
+    assert "cgroupDriver systemd needs systemd" in problem.text
+    assert host(tmp_path, cgroup_root=root).cgroups.problems == sound.cgroups.problems
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.api.client import ControlClient
+from agent.cgroup.layout import CgroupDir
+from agent.cgroup.naming import CgroupNames, names_by
 from agent.checkpoint.podrecord import decode_record, encode_record
 from agent.domain.idset import CpuSet
 
@@ -28,6 +30,11 @@ MOUNT = Path("/sys/fs/cgroup")
 PATIENCE = 60.0
 """Seconds; emulated CPUs on a busy host are slow."""
 NUMALET = (sys.executable, "-m", "agent")
+DRIVER = os.environ.get("NUMALET_CGROUP_DRIVER") or "cgroupfs"
+"""Of each node that says nothing of its own: ``NUMALET_CGROUP_DRIVER=systemd scripts/vm-lane``."""
+DEFAULT_ROOT = MOUNT / ("numalet.slice" if DRIVER == "systemd" else "numalet")
+"""Where the pods of a daemon are that is told no other place."""
+_ROOTS = {"cgroupfs": "numalet-test-{}", "systemd": "numaletnode{}.slice"}
 _NUMBERS = count()
 
 
@@ -36,12 +43,13 @@ class Node:
 
     def __init__(self, work: Path, **config: object) -> None:
         self.work = work
-        self.root = MOUNT / f"numalet-test-{next(_NUMBERS)}"
+        self.root = MOUNT / _ROOTS[DRIVER].format(next(_NUMBERS))
         self.state = work / "state"
         self.manifests = work / "manifests"
         self.manifests.mkdir()
         self.log = work / "daemon.log"
         self.config = {
+            "cgroupDriver": "cgroupfs" if "cgroupRoot" in config else DRIVER,
             "cgroupRoot": str(self.root),
             "stateDir": str(self.state),
             "staticPodPath": str(self.manifests),
@@ -102,8 +110,19 @@ class Node:
             process.kill()
             process.wait()
         remove_cgroup(self.root)
+        if self.root.suffix == ".slice":
+            subprocess.run(["systemctl", "stop", self.root.name], check=True)  # and all that were in it
         if self.log.exists():
             sys.stderr.write(self.log.read_text())  # shown where a test failed
+
+    @property
+    def names(self) -> CgroupNames:
+        """How the cgroups are called."""
+        return names_by(str(self.config["cgroupDriver"]), str(self.root))
+
+    def at(self, directory: str) -> Path:
+        """A cgroup of the layout, as ``poduid-web/main``, whatever the driver calls it."""
+        return self.root / self.names.path(CgroupDir(directory))
 
     # --- what a user does -------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ def test_a_tree_moves_with_what_is_born_meanwhile(node: Node) -> None:
 def test_what_is_not_to_be_moved_is_refused_with_the_reason(node: Node) -> None:
     node.admit(mixed("web"))
     node.admit(exclusive("other"))
-    processes, cgroup = Processes(node.root), node.cgroup("web", "main")
+    processes, cgroup = Processes(node.root, names=node.names), node.cgroup("web", "main")
     held = node.spawn("other", "main")
     ended = node.outside("true")
     wait_until(lambda: ") Z " in Path(f"/proc/{ended.pid}/stat").read_text(), "it is a zombie")
@@ -64,7 +64,7 @@ def test_what_is_not_to_be_moved_is_refused_with_the_reason(node: Node) -> None:
         1: "process 1 is the machine's init",
         2: "process 2 is a kernel thread",
         1 << 22: f"there is no process {1 << 22}",
-        held.pid: f"process {held.pid} is already in another pod's cgroup, {node.root}/poduid-other/main",
+        held.pid: f"process {held.pid} is already in another pod's cgroup, {node.at('poduid-other/main')}",
         ended.pid: f"process {ended.pid} has ended: its parent has yet to take note",
     }
     for pid, reason in reasons.items():

@@ -31,7 +31,7 @@ def debug(node: Node, *command: str) -> subprocess.Popen[bytes]:
 def test_debug_work_runs_on_the_node_shared_pool_also_when_the_daemon_starts_again(
     node: Node, web: CpuSet
 ) -> None:
-    cgroup = node.root / "poduid-web/debug-1"
+    cgroup = node.at("poduid-web/debug-1")
     process = debug(node, "sleep", "600")
     wait_until(lambda: text_of(Path(f"/proc/{process.pid}/comm")) == "sleep", "it is the command")
     assert pids_in(cgroup) == [process.pid]
@@ -54,4 +54,4 @@ def test_debug_work_is_held_to_the_memory_limit_of_its_pod(node: Node, web: CpuS
     eater = debug(node, "sh", "-c", "head -c 128M /dev/zero | tail | wc -c")
     assert eater.wait(60) == -signal.SIGKILL
     assert pids_in(node.cgroup("web", "main")) == main
-    assert "oom_kill 0" not in text_of(node.root / "poduid-web/memory.events").splitlines()
+    assert "oom_kill 0" not in text_of(node.at("poduid-web") / "memory.events").splitlines()

@@ -118,13 +118,13 @@ def repairs(node: Node, file: str) -> int:
 
 
 def test_a_cgroup_that_somebody_removed_is_made_again(watched: Node) -> None:
-    side = watched.root / "poduid-web/shared.pool/side"
+    side = watched.at("poduid-web/shared.pool/side")
     side.rmdir()
     repaired(watched, side / "memory.oom.group", "1")
 
 
 def test_a_pod_that_somebody_removed_is_made_again(watched: Node) -> None:
-    crowd = watched.root / "besteffort/poduid-crowd"
+    crowd = watched.at("besteffort/poduid-crowd")
     right = text_of(crowd / "cpuset.cpus")
     for directory in ("shared.pool/main", "shared.pool", "."):
         Path(crowd, directory).rmdir()
@@ -133,10 +133,10 @@ def test_a_pod_that_somebody_removed_is_made_again(watched: Node) -> None:
 
 
 def test_a_controller_that_somebody_took_away_is_given_back(watched: Node) -> None:
-    quota = watched.root / "poduid-web/shared.pool/cpu.max"
+    quota = watched.at("poduid-web/shared.pool") / "cpu.max"
     right = text_of(quota)
-    for directory in ("shared.pool", "."):
-        Path(watched.root, "poduid-web", directory, "cgroup.subtree_control").write_text("-cpu")
+    for directory in ("poduid-web/shared.pool", "poduid-web"):
+        (watched.at(directory) / "cgroup.subtree_control").write_text("-cpu")
     repaired(watched, quota, right)
     wait_until(lambda: watched.client.call("GET", "/v1/deviations") == {"deviations": []}, "nothing deviates")
 
@@ -153,9 +153,9 @@ def test_what_the_daemon_writes_itself_is_no_drift(watched: Node) -> None:
 
 def test_a_root_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
     with running(tmp_path, cpuManagerReconcilePeriod="1h") as node:
-        for directory in ("burstable", "besteffort", "."):
-            Path(node.root, directory).rmdir()
-        wait_until((node.root / "burstable").exists, "it is made again")
+        for directory in ("burstable", "besteffort", ""):
+            node.at(directory).rmdir()
+        wait_until(node.at("burstable").exists, "it is made again")
         assert node.admit(mixed("web"))["state"] == "Admitted"
         assert node.page("/readyz") == (200, "ok\n")
 
@@ -187,7 +187,7 @@ def test_watches_that_are_used_up_are_told_and_the_period_serves(tmp_path: Path)
             limit.write_text("1")
             node.apply(*map(exclusive, ("a",)))
             assert "fs.inotify.max_user_watches" in node.log.read_text()
-            quota = node.root / "poduid-a/main/cpu.max"
+            quota = node.at("poduid-a/main") / "cpu.max"
             quota.write_text("1000 100000")
             repaired(node, quota, "max 100000")
     finally:

@@ -104,7 +104,7 @@ def test_a_container_that_takes_more_memory_than_its_limit_is_killed_as_a_whole(
 
 def test_a_pod_cannot_have_more_processes_than_its_limit(node: Node) -> None:
     node.admit(best_effort("bomb"))
-    pod_cgroup = node.root / "besteffort/poduid-bomb"
+    pod_cgroup = node.at("besteffort/poduid-bomb")
     assert text_of(pod_cgroup / "pids.max") == "48"
     bomb = "trap '' TERM; i=0; while [ $i -lt 60 ]; do sleep 600 & i=$((i+1)); done; wait"
     node.spawn("bomb", "main", "bash", "-c", bomb)
@@ -118,7 +118,7 @@ def test_shared_containers_have_quotas_and_exclusive_ones_none(node: Node) -> No
     limited = container("half", {"requests": {"cpu": "250m"}, "limits": {"cpu": "500m"}})
     main = container("main", amounts("2", "64Mi"))
     node.admit(pod("web", main, limited, container("free"), resources=amounts("4", "512Mi")))
-    web = node.root / "poduid-web"
+    web = node.at("poduid-web")
     assert {d: text_of(web / d / "cpu.max") for d in (".", "main", "shared.pool")} == {
         ".": "max 100000",
         "main": "max 100000",
@@ -138,15 +138,15 @@ def test_burstable_and_best_effort_pods_live_in_their_class_on_the_node_shared_p
     node.admit(best_effort("idle"))
     slice_ = CpuSet.parse(node.admit(exclusive("fast", "4"))["containers"][0]["cpus"])
     shared = CpuSet.parse(text_of(ONLINE)) - slice_
-    burstable, idle = node.root / "burstable/poduid-burst", node.root / "besteffort/poduid-idle"
+    burstable, idle = node.at("burstable/poduid-burst"), node.at("besteffort/poduid-idle")
     assert node.cgroup("burst", "main") == burstable / "shared.pool/main"
     assert node.cgroup("idle", "main") == idle / "shared.pool/main"
     for name in ("burst", "idle"):
         assert allowed(node.spawn(name, "main").pid) == shared
     assert text_of(burstable / "shared.pool/main/memory.max") == str(64 * MIB)
     assert text_of(burstable / "cpu.max") == "max 100000"
-    assert text_of(node.root / "burstable/cpu.weight") == text_of(burstable / "cpu.weight") == "59"
-    assert text_of(node.root / "besteffort/cpu.weight") == text_of(idle / "cpu.weight") == "1"
+    assert text_of(node.at("burstable") / "cpu.weight") == text_of(burstable / "cpu.weight") == "59"
+    assert text_of(node.at("besteffort") / "cpu.weight") == text_of(idle / "cpu.weight") == "1"
 
 
 def test_an_init_container_runs_on_all_of_the_pod_but_the_slices_of_sidecars(node: Node) -> None:
@@ -161,7 +161,7 @@ def test_an_init_container_runs_on_all_of_the_pod_but_the_slices_of_sidecars(nod
     )
     cpus = {c["name"]: CpuSet.parse(c["cpus"]) for c in held["containers"]}
     whole = CpuSet.parse(held["cpus"])
-    setup = node.root / "poduid-web/setup"
+    setup = node.at("poduid-web/setup")
     assert node.cgroup("web", "setup") == setup
     assert cpus["setup"] == cpus["main"] == whole - cpus["helper"]
     assert text_of(setup / "cpuset.cpus.effective") == str(cpus["setup"])

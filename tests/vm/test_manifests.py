@@ -110,7 +110,7 @@ def test_running_processes_have_left_a_new_slice_before_it_exists(node: Node) ->
     at_birth: list[CpuSet] = []
 
     def watch() -> None:
-        slice_ = node.root / "poduid-fast/main"
+        slice_ = node.at("poduid-fast/main")
         wait_until(slice_.exists, "the slice's cgroup exists")
         at_birth.extend(allowed(pid) for pid in pids)
 

@@ -82,7 +82,7 @@ def test_the_pods_limit_holds_beside_an_exclusive_container_that_is_never_thrott
     held = node.admit(pod("web", main, *others, resources=amounts("3", "512Mi")))
     assert len(CpuSet.parse(held["containers"][0]["cpus"])) == 2
     load(node, "web", main=2, one=2, two=1, third=1, fourth=1)
-    main_cgroup, pool = node.cgroup("web", "main"), node.root / "poduid-web/shared.pool"
+    main_cgroup, pool = node.cgroup("web", "main"), node.at("poduid-web/shared.pool")
     assert len(allowed(node.processes[-1].pid)) > 1, "it is not its cpuset that holds it back"
     used = cpus_used(main_cgroup, pool, pool / "third")
     assert used[pool] <= most(1, 5)
@@ -97,7 +97,7 @@ def test_a_pod_without_exclusive_containers_keeps_to_its_limit(node: Node) -> No
     burst = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "1500m", "memory": "256Mi"}}
     node.admit(pod("web", container("one"), container("two"), resources=burst))
     load(node, "web", one=2, two=2)
-    cgroup = node.root / "burstable/poduid-web"
+    cgroup = node.at("burstable/poduid-web")
     assert cpus_used(cgroup)[cgroup] <= most(1.5, 4)
     assert cpu_stat(cgroup)["nr_throttled"] > 0, "they wanted more"
 

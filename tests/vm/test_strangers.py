@@ -17,7 +17,7 @@ def shared(node: Node) -> CpuSet:
 
 
 def test_processes_of_a_pod_nobody_knows_are_held_to_the_shared_pool_until_they_end(node: Node) -> None:
-    cgroup = node.root / "podnobodys"
+    cgroup = node.at("podnobodys")
     # An empty one goes at any moment.
     join = f"until echo $$ 2>/dev/null >{cgroup}/cgroup.procs; do mkdir -p {cgroup}; done; exec sleep 600"
     stray = subprocess.Popen(["sh", "-c", join])

@@ -15,6 +15,8 @@ import pytest
 
 from agent.domain.idset import CpuSet
 from tests.vm.node import (
+    DEFAULT_ROOT,
+    DRIVER,
     MOUNT,
     NUMALET,
     PATIENCE,
@@ -45,14 +47,15 @@ class Service(Node):
     def __init__(self, work: Path, unit: Unit) -> None:
         super().__init__(
             work,
-            cgroupRoot=str(MOUNT / "numalet"),
+            cgroupDriver=DRIVER,
+            cgroupRoot=str(DEFAULT_ROOT),
             stateDir="/var/lib/numalet",
             staticPodPath="/etc/numalet/manifests",
             controlSocket="/run/numalet/control.sock",
             hostIsolation="slices",
         )
         self.unit = unit
-        self.root, self.manifests = MOUNT / "numalet", Path("/etc/numalet/manifests")
+        self.root, self.manifests = DEFAULT_ROOT, Path("/etc/numalet/manifests")
 
     def journal(self) -> list[dict[str, str]]:
         """What the unit has logged so far."""
@@ -139,7 +142,7 @@ def test_systemctl_reload_reads_the_configuration_again(service: Service) -> Non
         systemctl("reload", service.unit.name)
 
     reload(logFormat="json", podPidsLimit=321, controlSocketGroup="adm", stateRecovery="strict")
-    limit = service.root / "poduid-web/pids.max"
+    limit = service.at("poduid-web") / "pids.max"
     wait_until(lambda: text_of(limit) == "321", "the limit is in the kernel")
     wait_until(lambda: service.client.path.group() == "adm", "the socket is the group's")
     wait_until(lambda: service.status()["pendingRestart"] != [], "what needs a restart is told")
