@@ -25,7 +25,7 @@ class Connection(asyncio.Protocol):
         self,
         find: Find,
         loop: asyncio.AbstractEventLoop,
-        connected: set[asyncio.BaseTransport],
+        connected: set[asyncio.Transport],
         idle_seconds: float,
     ) -> None:
         self._find = find

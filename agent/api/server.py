@@ -23,6 +23,7 @@ from threading import Thread
 from typing import Any, Final
 
 from agent.api.connection import Connection, problem, refused
+from agent.api.ending import end_all
 from agent.api.request import Answer, Call, RequestError, place
 from agent.api.unixsocket import socket_place
 from agent.errors import HostError, NumaletError
@@ -75,7 +76,7 @@ class ControlServer:
             raise
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
-        self._open: set[asyncio.BaseTransport] = set()
+        self._open: set[asyncio.Transport] = set()
         self._thread = Thread(target=self._run, name="control-api", daemon=True)
 
     def start(self) -> None:
@@ -137,11 +138,7 @@ class ControlServer:
             backlog=_BACKLOG,
         )
         await self._stopping.wait()
-        server.close()
-        for transport in tuple(self._open):
-            transport.close()
-        while self._open:  # each is closed with one of the loop's next turns
-            await asyncio.sleep(0)
+        await end_all(self._listener, server.close, self._open)
 
 
 def check_peer(connection: socket.socket, group: int | None) -> None:

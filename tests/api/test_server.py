@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -287,6 +288,32 @@ def test_who_waits_for_an_answer_keeps_neither_others_waiting_nor_the_end(vacant
         server.stop()
         assert client.recv(100) == b""
     answer.set()  # nobody is there any more
+
+
+def test_who_has_just_connected_is_hung_up_on_at_the_end(vacant: Path) -> None:
+    for _ in range(20):
+        server = ControlServer(vacant, ROUTES)
+        server.start()
+        with socket.socket(socket.AF_UNIX) as newborn:
+            newborn.settimeout(60)
+            newborn.connect(str(vacant))
+            server.stop()
+            with suppress(ConnectionResetError):  # it was not accepted yet
+                assert newborn.recv(1) == b""
+        gc.collect()  # tells of what was left open
+
+
+def test_who_does_not_take_his_answer_does_not_hold_up_the_end(vacant: Path) -> None:
+    large = "x" * (4 << 20)
+    server = ControlServer(vacant, {"GET large": lambda *_: {"text": large}}, quick={"GET large"})
+    server.start()
+    with socket.socket(socket.AF_UNIX) as greedy:
+        greedy.settimeout(60)
+        greedy.connect(str(vacant))
+        greedy.sendall(b"GET /v1/large HTTP/1.1\r\n\r\n")
+        assert greedy.recv(1, socket.MSG_PEEK) == b"H"
+        server.stop()
+        assert len(b"".join(iter(lambda: greedy.recv(1 << 16), b""))) < len(large)
 
 
 @pytest.mark.parametrize(

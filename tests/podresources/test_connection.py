@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import grpc
@@ -15,6 +16,8 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 
 from agent.api.podresources.connection import MAX_REQUEST
+from agent.api.podresources.server import PodResourcesServer
+from tests.containermanager.node import Node
 from tests.podresources.reference import Client
 from tests.podresources.serving import Serving, serving
 
@@ -106,6 +109,21 @@ def test_a_call_that_never_ends_is_cut_off(both: tuple[Serving, Client]) -> None
         call(bytes(MAX_REQUEST + 1), timeout=60)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     assert served.counts == {}
+
+
+def test_who_has_just_connected_is_hung_up_on_at_the_end(tmp_path: Path) -> None:
+    path, owner = tmp_path / "kubelet.sock", Node().owner()
+    for _ in range(20):
+        server = PodResourcesServer(path, 0o600, owner.snapshot, lambda *_: None)
+        server.start()
+        with socket.socket(socket.AF_UNIX) as newborn:
+            newborn.settimeout(60)
+            newborn.connect(str(path))
+            server.stop()
+            with suppress(ConnectionResetError):  # it was not accepted yet
+                while newborn.recv(100):
+                    pass
+        gc.collect()  # tells of what was left open
 
 
 def test_a_log_that_tells_everything_tells_no_headers(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
+from socket import socket
 from typing import TYPE_CHECKING, Any, Final
 
 from grpclib.encoding.proto import ProtoCodec
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server
+
+from agent.api.ending import end_all
 
 if TYPE_CHECKING:
     from grpclib._typing import IServable
@@ -30,14 +33,10 @@ class ConnectionServer(Server):
             logging.getLogger(library).setLevel(logging.ERROR)
         self._open: set[_Connection] = set()
 
-    async def stop(self) -> None:
+    async def stop(self, listener: socket) -> None:
         """Take no more calls, end those that go on, and close every connection."""
-        self.close()
-        for connection in tuple(self._open):
-            connection.processor.close("the server stops")
+        await end_all(listener, self.close, self._open)
         await self.wait_closed()
-        while self._open:  # a transport closes with the loop's next turns
-            await asyncio.sleep(0)
 
     def _protocol_factory(self) -> H2Protocol:
         made = super()._protocol_factory()
@@ -55,12 +54,22 @@ class _Connection(H2Protocol):
         self._others = others
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - what a stream socket has
         super().connection_made(transport)
+        self._transport = transport
         self._others.add(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
         self._others.discard(self)
+
+    def close(self) -> None:
+        """End its calls; send what is to be sent, then end."""
+        self.processor.close("the server stops")
+
+    def abort(self) -> None:
+        """End now."""
+        self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         try:

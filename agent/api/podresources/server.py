@@ -93,7 +93,7 @@ class PodResourcesServer:
         server = ConnectionServer(ServerReflection.extend([*listers, health]))
         await server.start(sock=self._listener)
         await self._stopping.wait()
-        await server.stop()
+        await server.stop(self._listener)
 
 
 class _Service:
