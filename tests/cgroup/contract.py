@@ -373,14 +373,19 @@ class PartitionContract:
         backend = host.backend
         # EINVAL for the set itself where a cgroup beside ours has one: it would be left without any CPU
         with pytest.raises(EnforcementError, match=r"root invalid|cpuset\.cpus\.exclusive: .*\(EINVAL\)"):
-            partitioned(backend, str(host.topology.online))
-            backend.write(MAIN, "cpuset.cpus.partition", "root")
+            make_partition(backend, str(host.topology.online))
 
     def test_a_kind_that_there_is_not_is_refused(self, host: Host) -> None:
         partitioned(host.backend)
         with pytest.raises(EnforcementError) as caught:
             host.backend.write(MAIN, "cpuset.cpus.partition", "exclusive")
         assert caught.value.code == "EINVAL"
+
+
+def make_partition(backend: CgroupBackend, cpus: str) -> None:
+    """A partition in `MAIN`."""
+    partitioned(backend, cpus)
+    backend.write(MAIN, "cpuset.cpus.partition", "root")
 
 
 def partitioned(backend: CgroupBackend, cpus: str = "2-3") -> None:
