@@ -53,7 +53,7 @@ def set_up(host: Installed) -> dict[str, object]:
     """Install, give it pods of each source, and a service that is enabled; what the pods hold."""
     host.install(1)
     Path("/etc/numalet/manifests/web.yaml").write_text(manifest(mixed("web")))
-    api = Path("/root/api.yaml")
+    api = Path("/run/api.yaml")
     api.write_text(manifest(exclusive("db"), best_effort("log")))
     host.numalet("apply", "-f", str(api))
     drop_in, replaced = re.subn(
