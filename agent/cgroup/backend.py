@@ -105,6 +105,13 @@ class EnforcementError(HostError):
         self.file = file
         self.value = value
         self.code = code
+        self._meaning = meaning
+
+    def because(self, reason: str) -> EnforcementError:
+        """The same with a reason that was looked up afterwards."""
+        return EnforcementError(
+            self.path, self.file, self.value, self.code, f"{self._meaning}; {reason}", self.hint
+        )
 
 
 class ApplyError(HostError):

@@ -34,11 +34,13 @@ from agent.cgroup.backend import (
     check_usage,
     explained,
 )
+from agent.cgroup.claims import blamed
 from agent.cgroup.containerwatch import ContainerWatch
 from agent.cgroup.layout import ROOT, CgroupDir, Kind
 from agent.cgroup.naming import PLAIN, CgroupNames
 from agent.cgroup.preflight import mount_of, preflight
 from agent.cgroup.tree import (
+    CPUS,
     MEMORY_MAX,
     OPTIONAL_CONTROLLERS,
     REQUIRED_CONTROLLERS,
@@ -249,7 +251,13 @@ class CgroupFs:
             return _read(fd, file)
 
     def write(self, directory: CgroupDir, file: str, text: str) -> Mapping[str, str]:
-        """See `CgroupBackend.write`."""
+        """See `CgroupBackend.write`. An error names the cgroups of others that have the CPUs."""
+        try:
+            return self._write(directory, file, text)
+        except EnforcementError as error:
+            raise blamed(error, self.root, lambda: self.read(directory, CPUS)) from error
+
+    def _write(self, directory: CgroupDir, file: str, text: str) -> Mapping[str, str]:
         shown = self._shown(directory)
         with self._open(directory, file, text) as fd:
             if file == MEMORY_MAX:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agent.cgroup.layout import CgroupDir
@@ -27,6 +27,19 @@ from agent.domain.idset import NO_CPUS, CpuSet
 
 _INVALID: Final = " invalid"
 _UNUSED: Final[Mapping[str, str]] = {EXCLUSIVE: "", PARTITION: MEMBER}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A cgroup of somebody else's with CPUs of its own; ``kind`` as cpuset.cpus.partition has it."""
+
+    path: str
+    kind: str
+    cpus: CpuSet
+
+    def __str__(self) -> str:
+        held = "is bound to CPUs of its own" if self.kind == MEMBER else f"is a partition ({self.kind})"
+        return f"{held}: {self.cpus}"
 
 
 def unpartitioned(wanted: Wanted, observed: Observed) -> Wanted:

@@ -150,9 +150,8 @@ def _room(facts: HostFacts) -> Iterator[Check]:
 
 def _other_cpusets(facts: HostFacts) -> Iterator[Check]:
     for other in facts.cgroups.others:
-        claim = f"is a partition ({other.kind})" if other.kind != "member" else "is bound to CPUs of its own"
         remedy = "stop what made it (a container engine, cset, systemd's AllowedCPUs=), or reserve these CPUs"
-        yield _warning("other cpusets", f"{other.path} {claim}: {other.cpus}", remedy)
+        yield _warning("other cpusets", f"{other.path} {other}", remedy)
     if facts.cgroups.controllers and not facts.cgroups.others:
         yield _ok("other cpusets", "nobody else has CPUs of their own")
 

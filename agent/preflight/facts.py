@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.cgroup.backend import Problem
+from agent.cgroup.partition import Claim
 from agent.config.model import HostIsolation
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
 from agent.domain.topology import Topology
@@ -23,15 +24,6 @@ class ConfigurationFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
-    """A cgroup of somebody else's with CPUs of its own; ``kind`` as cpuset.cpus.partition has it."""
-
-    path: str
-    kind: str
-    cpus: CpuSet
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupFacts:
     """``allowed`` has each cgroup above the root with the CPUs and NUMA nodes it lets through.
 
@@ -43,7 +35,7 @@ class CgroupFacts:
     controllers: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
     allowed: Mapping[str, tuple[CpuSet, NodeMask]] = field(default_factory=dict)
-    others: tuple[Partition, ...] = ()
+    others: tuple[Claim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

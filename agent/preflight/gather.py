@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from agent.cgroup.backend import PROCS, SUBTREE_CONTROL, Problem
+from agent.cgroup.backend import PROCS, Problem
+from agent.cgroup.claims import claims
 from agent.cgroup.preflight import mount_of, preflight
 from agent.config.check import machine_problems
 from agent.config.model import CgroupDriver, Config
@@ -26,7 +26,6 @@ from agent.preflight.facts import (
     ConfigurationFacts,
     HostFacts,
     KernelFacts,
-    Partition,
     StateDirFacts,
 )
 from agent.sysfs.reader import ABSENT, HostSysfs
@@ -121,7 +120,7 @@ def _cgroups(root: Path, more: tuple[Problem, ...]) -> CgroupFacts:
         controllers=frozenset(_text(mount / "cgroup.controllers").split()),
         files=_files_below(mount),
         allowed=allowed,
-        others=tuple(_others(mount, root)),
+        others=tuple(claims(mount, root)),
     )
 
 
@@ -136,25 +135,6 @@ def _files_below(mount: Path) -> frozenset[str]:
         children = [path for path in mount.iterdir() if (path / PROCS).exists()]
         return frozenset(file.name for path in children for file in path.iterdir() if file.is_file())
     return frozenset()
-
-
-def _others(mount: Path, own: Path) -> Iterator[Partition]:
-    for directory, below, files in os.walk(mount):
-        path = Path(directory)
-        below[:] = sorted(name for name in below if path / name != own)
-        if "cpuset" not in _text(path / SUBTREE_CONTROL).split():
-            below.clear()
-        if path == mount or "cpuset.cpus" not in files or _is_slice_of(mount, path):
-            continue
-        kind = _text(path / "cpuset.cpus.partition") or "member"
-        claimed = _text(path / "cpuset.cpus") or _text(path / "cpuset.cpus.exclusive")
-        if claimed:
-            yield Partition(path=str(path), kind=kind, cpus=CpuSet.parse(claimed))
-
-
-def _is_slice_of(mount: Path, path: Path) -> bool:
-    """Whether it is one of systemd's at the top: its CPUs bound what is below, and are no claim of its own."""
-    return path.parent == mount and (path.suffix == ".slice" or path.name == "init.scope")
 
 
 def _kernel(sysfs: HostSysfs, topology: Topology) -> KernelFacts:

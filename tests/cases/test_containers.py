@@ -174,3 +174,23 @@ def test_c7_one_exclusive_container_does_not_unlock_the_others() -> None:
     pool = CgroupDir(directories["helper"].rpartition("/")[0])
     assert node.cgroups.read(CgroupDir("poduid-team"), CPU_MAX) == "max 100000"
     assert node.cgroups.read(pool, CPU_MAX) == "100000 100000", "3 CPUs less the 2 exclusive ones"
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "sizes"),
+    [
+        pytest.param(one("log", "1"), {"main": 2, "log": 1, "rest": 1}, id="a whole CPU is its own"),
+        pytest.param({"name": "log"}, {"main": 2, "log": 2, "rest": 2}, id="nothing stated, it shares"),
+    ],
+)
+def test_c10_a_sidecar_shares_the_budget_unless_it_states_whole_cpus(
+    sidecar: dict[str, Any], sizes: dict[str, int]
+) -> None:
+    owner = Node().owner()
+    owner.admit(
+        containers(apps=[one("main", "2"), sidecar, {"name": "rest"}], budget=limits("4", "2Gi")), "api"
+    )
+    cpus = {name: owner.snapshot().cpus(UID, name) for name in sizes}
+    assert {name: len(held) for name, held in cpus.items()} == sizes
+    assert (cpus["log"] == cpus["rest"]) == (sizes["log"] == 2)
+    assert cpus["main"].isdisjoint(cpus["log"] | cpus["rest"])

@@ -94,6 +94,19 @@ def test_a_scan_reads_planned_files_only_and_stays_out_of_other_subtrees(root: P
     assert seen[CgroupDir("podx/main/nested")].files == {}
 
 
+def test_f3_who_has_the_cpus_is_named_where_the_kernel_gives_others(mount: Path, root: Path) -> None:
+    """As the kernel shows it: the set is as written, what it comes to is what the partitions left."""
+    for name, cpus, kind in (("rt", "2-3", "root"), ("other", "5", "isolated"), ("docker", "2", "member")):
+        cgroup(mount / name, cpuset_cpus=cpus, cpuset_cpus_partition=kind)
+    cgroup(root / "podx", cpuset_cpus="1", cpuset_cpus_effective="0-1,4", cpuset_cpus_partition="member")
+    with pytest.raises(EnforcementError) as caught:
+        CgroupFs(root).write(CgroupDir("podx"), "cpuset.cpus", "1-2")
+    assert caught.value.message == (
+        f"cannot write '1-2' to {root}/podx/cpuset.cpus: cpuset.cpus.effective is '0-1,4';"
+        f" {mount}/rt is a partition (root): 2-3 (READ-BACK)"
+    )
+
+
 def test_a_root_that_does_not_exist_is_an_empty_scan(mount: Path) -> None:
     assert CgroupFs(mount / "none").observe().dirs == {}
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agent.cgroup.backend import Problem
+from agent.cgroup.partition import Claim
 from agent.config.model import HostIsolation
 from agent.domain.idset import CpuSet, NodeMask
 from agent.domain.topology import CoreId, Topology
@@ -17,7 +18,6 @@ from agent.preflight.facts import (
     ConfigurationFacts,
     HostFacts,
     KernelFacts,
-    Partition,
     StateDirFacts,
 )
 from tests.cgroup.worlds import machine
@@ -110,11 +110,11 @@ UNFIT = {
         [("fail", "cpuset", "/sys/fs/cgroup/a.slice does not let CPUs 8-15 and NUMA nodes 1 through")],
     ),
     "somebody's partition": (
-        changed(cgroups={"others": (Partition(path="/x", kind="isolated", cpus=CpuSet.parse("2-3")),)}),
+        changed(cgroups={"others": (Claim(path="/x", kind="isolated", cpus=CpuSet.parse("2-3")),)}),
         [("warning", "other cpusets", "/x is a partition (isolated): 2-3")],
     ),
     "a container engine's cpuset": (
-        changed(cgroups={"others": (Partition(path="/docker/1", kind="member", cpus=CpuSet.parse("4")),)}),
+        changed(cgroups={"others": (Claim(path="/docker/1", kind="member", cpus=CpuSet.parse("4")),)}),
         [("warning", "other cpusets", "/docker/1 is bound to CPUs of its own: 4")],
     ),
     "a kubelet, and irqbalance": (

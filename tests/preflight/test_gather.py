@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from agent.cgroup.partition import Claim
 from agent.config import Config
 from agent.config.model import CgroupDriver, HostIsolation
 from agent.domain.idset import CpuSet, NodeMask
 from agent.domain.topology import NumaNode
-from agent.preflight.facts import HostFacts, Partition
+from agent.preflight.facts import HostFacts
 from agent.preflight.gather import Loaded, gather
 from tests.cgroup.worlds import machine
 
@@ -74,8 +75,8 @@ def test_cgroups_above_the_root_and_those_of_others(tmp_path: Path) -> None:
     assert "cgroup.kill" in found.files
     assert found.allowed == {str(top): (CpuSet.parse("0-13"), NodeMask.parse("0-1"))}
     assert found.others == (
-        Partition(path=f"{top}/rt", kind="isolated", cpus=CpuSet.parse("14-15")),
-        Partition(path=f"{top}/system.slice/db.service", kind="member", cpus=CpuSet.parse("2")),
+        Claim(path=f"{top}/rt", kind="isolated", cpus=CpuSet.parse("14-15")),
+        Claim(path=f"{top}/system.slice/db.service", kind="member", cpus=CpuSet.parse("2")),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -297,3 +298,36 @@ def serving(irqs: set[str], held: CpuSet) -> CpuSet:
     """Those of ``irqs`` that the hardware delivers to one of ``held``."""
     where = {irq: CpuSet.parse(text_of(IRQS / irq / "effective_affinity_list")) for irq in irqs}
     return CpuSet.of(int(irq) for irq, cpus in where.items() if not cpus.isdisjoint(held))
+
+
+@contextmanager
+def others_partition(cpus: CpuSet) -> Iterator[Path]:
+    """A partition of somebody else's."""
+    other = MOUNT / "others-partition"
+    other.mkdir()
+    try:
+        if HAS_PARTITIONS:
+            (other / "cpuset.cpus.exclusive").write_text(str(cpus))
+        (other / "cpuset.cpus").write_text(str(cpus))
+        (other / "cpuset.cpus.partition").write_text("root")
+        assert text_of(other / "cpuset.cpus.partition") == "root"
+        yield other
+    finally:
+        other.rmdir()
+
+
+def test_f3_a_pod_whose_cpus_another_program_took_is_refused_with_its_name(node: Node) -> None:
+    """Linux 6.1 gives up the partition instead: siblings may have no CPU in common there."""
+    node.admit(exclusive("before"))
+    cpus = held_by(node)
+    node.delete("before")
+    with others_partition(cpus) as other:
+        (verdict,) = node.apply(exclusive("after"))
+        claim = f"{other} is a partition (root): {cpus}"
+        is_valid = text_of(other / "cpuset.cpus.partition") == "root"
+        found = (is_valid, verdict["verdict"] == "admitted", claim in verdict["message"])
+        assert found == ((True, False, True) if HAS_PARTITIONS else (False, True, False)), verdict
+        for name in node.pods():
+            node.delete(name)
+    node.admit(exclusive("afterwards"))
+    assert held_by(node) == cpus

@@ -30,7 +30,7 @@ LONG = 600.0
 """Seconds for a start: hundreds of them meet many a busy moment of the host."""
 DELETIONS = 0.4
 KILLED_IN_START = 0.25
-BUSY = "while :; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; sleep 0.3; done"
+BUSY = "while :; do i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done; sleep 1; done"
 """Works a little, so that emulated CPUs are left for the daemon."""
 
 

@@ -35,7 +35,7 @@ class TestSystemdBus(SystemdContract):
             yield unit.name
 
 
-def test_cpus_beyond_the_first_eight_reach_the_kernel_as_they_were_meant(bus: SystemdBus) -> None:
+def test_f8_cpus_beyond_the_first_eight_reach_the_kernel_as_they_were_meant(bus: SystemdBus) -> None:
     bus.start_transient(SLICE, {ALLOWED_CPUS: CpuSet.parse("2,9-11")})
     try:
         assert Path(f"/sys/fs/cgroup/{SLICE}/cpuset.cpus").read_text().strip() == "2,9-11"
