@@ -118,7 +118,7 @@ class FakeCgroups:
         self._touched: set[CgroupDir] = set()
         self.absent: frozenset[str] = frozenset()
         """Files that this kernel does not have."""
-        self.partitions = FakePartitions(lambda directory: self._cgroups[directory].files, self._beside)
+        self.partitions = FakePartitions(self._files, self._beside)
         """The kernel's view of them."""
 
     def spawn(self) -> int:
@@ -395,6 +395,9 @@ class FakeCgroups:
         inside = above.within(self._cgroups[directory].files)
         taken = self.partitions.taken.get(directory)
         return inside if taken is None else _Effective(taken & self.online, inside.mems)
+
+    def _files(self, directory: CgroupDir) -> dict[str, str]:
+        return self._cgroups[directory].files
 
     def _beside(self, directory: CgroupDir) -> Iterator[CgroupDir]:
         if directory != ROOT:

@@ -100,11 +100,13 @@ class Daemon:
         return time.clock_gettime_ns(~self.pid << 3 | 2) / 1e6  # clock_getcpuclockid(3)
 
     def stop(self) -> None:
-        """End it; pods stay."""
+        """End it; pods stay. Raises ValueError, with the end of its log, where it did not end well."""
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait()
+            status = self.process.wait()
             self.process = None
+            if status:
+                raise ValueError((self.work / "log").read_text(encoding="utf-8")[-2000:])
 
     def fill(self, pods: int) -> None:
         """Admit that many pods, as many of them exclusive as the machine can take."""

@@ -1,4 +1,5 @@
 import errno
+import pickle
 from dataclasses import dataclass, field
 
 import pytest
@@ -55,6 +56,13 @@ def tree(host: Host) -> Wanted:
 
 class TestFake(BackendContract, ControllerContract):
     pass
+
+
+def test_a_benchmark_keeps_them_from_one_process_to_the_next(tree: Wanted) -> None:
+    backend = prepared(machine(4, 2))
+    apply(backend, diff(tree, backend.observe()))
+    again = pickle.loads(pickle.dumps(backend))  # noqa: S301 - our own
+    assert again.observe() == backend.observe()
 
 
 class TestFakePartitions(PartitionContract):
