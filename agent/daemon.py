@@ -20,11 +20,12 @@ from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from agent.api.configuration import configuration_routes
 from agent.api.http import Page, PageServer, Request
 from agent.api.page import page_routes
+from agent.api.podresources.server import PodResourcesServer
 from agent.api.routes import QUICK, control_routes
 from agent.api.server import ControlServer
 from agent.api.unixsocket import group_id
@@ -55,9 +56,6 @@ from agent.sysfs.discovery import discover
 from agent.sysfs.hotplug import HotplugWatch, watch_hotplug
 from agent.sysfs.reader import HostSysfs
 from agent.systemd import Notifier
-
-if TYPE_CHECKING:
-    from agent.api.podresources.server import PodResourcesServer
 
 log = logging.getLogger(__name__)
 
@@ -303,8 +301,6 @@ class Daemon:
         path = self.config.pod_resources_path
         if not path:
             return ()
-        from agent.api.podresources.server import PodResourcesServer  # noqa: PLC0415 - gRPC and protobuf take 6 MB: only where they are used
-
         count = self._metrics.pod_resources.count
         lister = PodResourcesServer(Path(path), self.config.pod_resources_mode, self.owner.snapshot, count)
         self._stack.callback(lister.stop)

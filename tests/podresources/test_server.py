@@ -258,9 +258,18 @@ def test_clients_find_their_way_back_after_a_restart(vacant: Path) -> None:
             server.stop()
 
 
-def test_only_a_daemon_that_serves_it_pays_for_grpc() -> None:
-    code = (
-        "import sys, agent.cli, agent.daemon; print({'grpclib', 'h2', 'google.protobuf'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+def test_grpc_is_loaded_when_somebody_calls(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+import agent.cli, agent.daemon
+from agent.api.podresources.server import PodResourcesServer
+
+server = PodResourcesServer(Path(sys.argv[1]), 0o600, lambda: None, lambda *_: None)
+server.start()
+server.stop()
+print({"grpclib", "h2", "google.protobuf"} & set(sys.modules))
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "socket")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("set()\n", "")
