@@ -20,7 +20,7 @@ from agent.domain.pod import Container, Pod, ResourceName
 from agent.domain.qos import qos_class
 from agent.domain.state import Block, Blocks
 from agent.domain.topology import CpuId
-from agent.drawing import Holder, Kind, Memory, Picture, bare_memory
+from agent.drawing.picture import Holder, Kind, Memory, Picture, bare_memory
 
 Json = dict[str, Any]
 Known = AdmittedPod | EndedPod | RejectedPod

@@ -14,9 +14,9 @@ from agent.cli.common import machine_topology
 from agent.cli.recorded import Recorded, path_of
 from agent.domain.pod import ResourceName
 from agent.domain.topology import CpuId, NodeId, Topology
-from agent.drawing import Holder, Kind, Memory, Picture, bare_picture, text
+from agent.drawing.picture import Holder, Kind, Memory, Picture, bare_picture
 from agent.drawing.svg import standalone
-from agent.drawing.text import ASCII, UNICODE
+from agent.drawing.text import ASCII, UNICODE, text
 from agent.errors import NumaletError
 
 Json = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.domain.topology import Topology
-from agent.drawing import Holder, Kind, Picture, bare_picture
+from agent.drawing.picture import Holder, Kind, Picture, bare_picture
 
 HOSTILE = '"><script>alert(1)</script>&\x00\x1b[31m'
 HOLDERS = (

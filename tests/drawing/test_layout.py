@@ -7,9 +7,9 @@ from itertools import combinations
 import pytest
 
 from agent.domain.topology import NO_NODE, CpuId, Topology
-from agent.drawing import bare_picture
 from agent.drawing.layout import Box, layout
 from agent.drawing.parts import Level, parts
+from agent.drawing.picture import bare_picture
 from agent.drawing.svg import METRICS
 from agent.drawing.text import metrics
 from tests.sysfs.machines import NAMES, discovered

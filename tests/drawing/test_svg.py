@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import pytest
 
 from agent.domain.topology import NO_NODE, CpuId, Topology
-from agent.drawing import Holder, Kind, Picture, bare_picture, svg
 from agent.drawing.palette import DARK, LIGHT, Paint, Theme, stylesheet
-from agent.drawing.svg import CHARACTER, MOST_PODS, Names, standalone
+from agent.drawing.picture import Holder, Kind, Picture, bare_picture
+from agent.drawing.svg import CHARACTER, MOST_PODS, Names, standalone, svg
 from tests.drawing.pictures import full_picture
 from tests.drawing.test_layout import LARGE, topologies
 from tests.sysfs.machines import discovered

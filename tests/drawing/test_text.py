@@ -7,8 +7,8 @@ from dataclasses import replace
 from textwrap import dedent
 
 from agent.domain.topology import CpuId, Topology
-from agent.drawing import bare_picture, text
-from agent.drawing.text import ASCII
+from agent.drawing.picture import bare_picture
+from agent.drawing.text import ASCII, text
 from tests.drawing.pictures import HOLDERS, full_picture
 from tests.drawing.test_layout import topologies
 from tests.sysfs.synthetic import machine

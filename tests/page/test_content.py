@@ -8,7 +8,7 @@ from agent.api.page.budget import Share, cpu_budget, memory_budget
 from agent.api.page.content import View, main
 from agent.api.page.markup import Markup, element
 from agent.cgroup.layout import CgroupDir
-from agent.drawing import Kind
+from agent.drawing.picture import Kind
 from tests.containermanager.node import (
     GIB,
     Node,

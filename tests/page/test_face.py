@@ -9,7 +9,9 @@ from hashlib import sha256
 
 import pytest
 
-from agent.api.page.face import is_ours
+from agent.api.http import Request
+from agent.api.page.face import Face, is_ours
+from agent.config.address import Address
 from agent.explain import explain
 from tests.containermanager.node import manifest, topology
 from tests.page.site import HOSTILE, Site
@@ -130,18 +132,18 @@ def test_a_problem_is_told_with_its_way_out(site: Site) -> None:
 
 
 def test_polling_does_not_draw_again(site: Site) -> None:
-    site.ask("/live?width=600")
-    face = site.server._server.pages["/live"].__self__  # type: ignore[attr-defined]
+    face, request = Face(site.owner, Address("", 0)), Request(host="localhost", query="width=600")
+    face.live(request)
     before = dict(face._rendered._views)
-    site.ask("/live?width=600")
+    face.live(request)
     after = face._rendered._views
     assert [id(text) for text in before.values()] == [id(text) for text in after.values()]
 
 
 def test_what_is_kept_for_readers_is_bounded(site: Site) -> None:
-    face = site.server._server.pages["/live"].__self__  # type: ignore[attr-defined]
+    face = Face(site.owner, Address("", 0))
     for number in range(100):
-        site.ask(f"/live?open={number}")
+        assert face.live(Request(host="localhost", query=f"open={number}")).status == 200
     assert len(face._rendered._views) <= 32
 
 

@@ -11,8 +11,7 @@ from agent.cgroup.units import Unlimited
 from agent.containermanager.snapshot import AdmittedPod, Snapshot
 from agent.domain.outcome import Isolation
 from agent.domain.pod import MEMORY
-from agent.drawing import Kind
-from agent.drawing.picture import size
+from agent.drawing.picture import Kind, size
 from agent.explain.claims import claims
 
 

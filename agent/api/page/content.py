@@ -14,10 +14,9 @@ from agent.containermanager.events import Event
 from agent.containermanager.snapshot import AdmittedPod, EndedPod, RejectedPod, Snapshot
 from agent.domain.pod import PodUid
 from agent.domain.qos import qos_class
-from agent.drawing import Kind, svg
 from agent.drawing.palette import css_class
-from agent.drawing.picture import Picture, size
-from agent.drawing.svg import PATTERNS, Names
+from agent.drawing.picture import Kind, Picture, size
+from agent.drawing.svg import PATTERNS, Names, svg
 from agent.explain import explain
 from agent.explain.words import plural
 

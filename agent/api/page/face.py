@@ -1,4 +1,4 @@
-"""The page's routes: the document, and the part of it that changes, for those who ask for this host.
+"""The page's answers: the document, and the part of it that changes, for those who ask for this host.
 
 A page of another site can have its own name lead to our address (DNS rebinding), and would then read
 what we serve to ourselves: so the Host header must be an IP address, `localhost`, or the configured name.
@@ -7,7 +7,7 @@ what we serve to ourselves: so the Host header must be an IP address, `localhost
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -33,13 +33,9 @@ _WIDTHS: Final = (280, 4000)
 _SCALES: Final = (1.0, 3.0)
 
 
-def page_routes(owner: ContainerManager, address: Address) -> Mapping[str, Callable[[Request], Page]]:
-    """``/`` and ``/live``, which answers 304 to who has the newest."""
-    face = _Face(owner, address)
-    return {"/": face.document, "/live": face.live}
+class Face:
+    """The page of a daemon that serves at ``address``."""
 
-
-class _Face:
     def __init__(self, owner: ContainerManager, address: Address) -> None:
         self.owner = owner
         self.host = address.host
@@ -51,6 +47,7 @@ class _Face:
         self._rendered = _Rendered()
 
     def document(self, request: Request) -> Page:
+        """``/``."""
         if not is_ours(request.host, self.host):
             return _misdirected(request.host)
         parts = {
@@ -64,6 +61,7 @@ class _Face:
         return Page(200, "".join((head, *filled)).encode(), HTML, self._headers)
 
     def live(self, request: Request) -> Page:
+        """``/live``: the part that changes; 304 for who has the newest."""
         if not is_ours(request.host, self.host):
             return _misdirected(request.host)
         body = self._live(_view(request.query)).encode()
