@@ -16,7 +16,7 @@ from agent.cgroup.layout import CgroupDir
 from agent.containermanager import AdmittedPod, ContainerManager, EndedPod, RejectedPod, Snapshot, Verdict
 from agent.domain.pod import Pod
 from agent.errors import HostError
-from agent.explain import explain
+from agent.explain.sentences import explain
 from agent.manifest import ManifestError, load_manifests
 
 Json = dict[str, Any]

@@ -15,10 +15,9 @@ from agent.domain.outcome import Isolation
 from agent.domain.qos import qos_class
 from agent.domain.settings import CpuPolicy, Settings
 from agent.domain.state import Blocks
-from agent.explain import step_json
 from agent.explain.claims import Claim, claims
 from agent.explain.report import Section, render, sections
-from agent.explain.sentences import blocks_json
+from agent.explain.sentences import blocks_json, step_json
 from agent.explain.words import blocks_text, bytes_text, cpus_text, plural
 
 Json = dict[str, Any]

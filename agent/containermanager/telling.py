@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.containermanager.machine import Machine
 from agent.domain.state import NodeState
 from agent.domain.trace import CpusGranted, Kept, MemoryGranted, Shared, Trace
-from agent.explain import explain
+from agent.explain.sentences import explain
 
 
 def granted(trace: Trace) -> str:

@@ -12,7 +12,7 @@ from agent.admission import Admitted, Decision, Rejected, admit, remove_pod
 from agent.domain.pod import Pod
 from agent.domain.settings import TopologyPolicy
 from agent.domain.topology import Topology
-from agent.explain import explain
+from agent.explain.sentences import explain
 from scripts.bench.machines import (
     NODE_HUGE_GIB,
     Node,

@@ -15,7 +15,7 @@ from agent.cli.rehearsal import explained_text
 from agent.cli.scratch import Scratch
 from agent.domain.pod import Pod
 from agent.domain.settings import CpuPolicy, Gates, MemoryPolicy, TopologyPolicy, TopologyScope
-from agent.explain import explain
+from agent.explain.sentences import explain
 from tests.explain.build import container, pod, resources, scratch
 from tests.sysfs.machines import discovered
 

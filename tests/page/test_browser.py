@@ -14,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
-from agent.explain import explain
+from agent.explain.sentences import explain
 from tests.containermanager.node import manifest, topology
 from tests.drawing.test_layout import LARGE
 from tests.page.site import HOSTILE, Site

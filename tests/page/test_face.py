@@ -12,7 +12,7 @@ import pytest
 from agent.api.http import Request
 from agent.api.page.face import Face, is_ours
 from agent.config.address import Address
-from agent.explain import explain
+from agent.explain.sentences import explain
 from tests.containermanager.node import manifest, topology
 from tests.page.site import HOSTILE, Site
 
