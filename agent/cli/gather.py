@@ -27,7 +27,7 @@ from agent.cli.scratch import DEFAULT_CONFIG
 from agent.cli.statefiles import check_free
 from agent.config import Config, load_config
 from agent.errors import NumaletError
-from agent.explain.words import plural
+from agent.explain.english import plural
 from agent.manifest.yamlnodes import yaml_text
 from agent.sysfs.reader import HostSysfs
 

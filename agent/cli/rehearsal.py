@@ -16,9 +16,10 @@ from agent.domain.qos import qos_class
 from agent.domain.settings import CpuPolicy, Settings
 from agent.domain.state import Blocks
 from agent.explain.claims import Claim, claims
+from agent.explain.english import plural
 from agent.explain.report import Section, render, sections
 from agent.explain.sentences import blocks_json, step_json
-from agent.explain.words import blocks_text, bytes_text, cpus_text, plural
+from agent.explain.words import blocks_text, bytes_text, cpus_text
 
 Json = dict[str, Any]
 

@@ -16,7 +16,7 @@ import click
 
 from agent.cli.recorded import bundle_option, unpacked
 from agent.errors import NumaletError
-from agent.explain.words import plural
+from agent.explain.english import plural
 from agent.replay.cases import MalformedCaseError, answer, mismatches
 
 SHOWN_CASES: Final = 3

@@ -16,7 +16,7 @@ from agent.domain.pod import Pod
 from agent.domain.settings import Settings
 from agent.domain.state import CpuState, MemoryState, NodeState
 from agent.errors import ConfigError, StateError
-from agent.explain.words import plural
+from agent.explain.english import plural
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

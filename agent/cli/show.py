@@ -23,7 +23,7 @@ from agent.cli.common import (
 from agent.cli.events import event_line
 from agent.cli.look import age, failed, local_time, state_word, titled, well
 from agent.domain.idset import CpuSet
-from agent.explain.words import plural
+from agent.explain.english import plural
 
 Json = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from agent.cli.common import gib, table
-from agent.explain.words import plural
+from agent.explain.english import plural
 from agent.simulate.fleet import Demand, Fleet
 from agent.simulate.report import Figures, share, template_rates
 

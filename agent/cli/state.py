@@ -20,7 +20,7 @@ from agent.cli.statemove import config_option, export_state, import_state, pods_
 from agent.cli.stateview import stored_json, stored_text
 from agent.containermanager.handover import container_ids
 from agent.errors import StateError
-from agent.explain.words import plural
+from agent.explain.english import plural
 
 EXIT_UNSOUND: Final = 1
 EXIT_UNREADABLE: Final = 2

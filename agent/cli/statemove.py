@@ -29,7 +29,8 @@ from agent.domain.pod import PodUid
 from agent.domain.settings import Settings
 from agent.domain.state import NodeState
 from agent.errors import StateError
-from agent.explain.words import blocks_text, cpus_text, plural
+from agent.explain.english import plural
+from agent.explain.words import blocks_text, cpus_text
 
 EXIT_REFUSED: Final = 1
 

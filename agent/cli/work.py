@@ -13,7 +13,6 @@ from urllib.parse import quote
 import click
 
 from agent.api.client import ControlClient
-from agent.cgroup.naming import names_by
 from agent.cli.common import container_argument, pod_argument, pod_target, socket_option
 from agent.errors import HostError
 
@@ -73,7 +72,8 @@ def attach(
     numalet attach trading main-app --pid 4711
     numalet attach trading main-app --pid $(pidof -s postgres) --tree
     """
-    from agent.cli.processes import Processes  # noqa: PLC0415 - only this command pays for psutil
+    from agent.cgroup.naming import names_by  # noqa: PLC0415 - exec and debug need none of it
+    from agent.cli.processes import Processes  # noqa: PLC0415 - nor psutil
 
     answer = _place(ControlClient(socket_path), pod, container)
     root = answer["cgroupRoot"]

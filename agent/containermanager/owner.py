@@ -59,7 +59,7 @@ from agent.domain.state import NodeState
 from agent.domain.topology import NodeId
 from agent.domain.trace import Trace
 from agent.errors import HostError, NumaletError, StateError
-from agent.explain.words import plural
+from agent.explain.english import plural
 
 _LOOKED_AT_AGAIN = "the machine is looked at again with the next hotplug event and every reconcile period"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from agent.domain.pod import CPU, EMPTY, Container, ContainerKind, Pod, ResourceName, Resources
 from agent.domain.quantity import NANO, Quantity
 from agent.domain.trace import WHOLE_POD
-from agent.explain.words import listed
+from agent.explain.english import listed
 
 Amounts = Mapping[ResourceName, int]
 """CPUs, or bytes by memory type."""

@@ -13,7 +13,7 @@ from agent.domain.settings import CpuPolicy, MemoryPolicy, Settings
 from agent.domain.trace import WHOLE_POD
 from agent.errors import AdmissionError
 from agent.explain.edits import Edit, shown, with_amounts
-from agent.explain.words import listed
+from agent.explain.english import listed
 from agent.memorymanager.requests import container_requests, pod_requests
 
 MIB: Final = 1 << 20

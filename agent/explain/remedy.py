@@ -22,8 +22,9 @@ from agent.domain.trace import WHOLE_POD, Offered, Refused, Trace
 from agent.explain.claims import claims, pod_budget
 from agent.explain.edits import Amounts, Edit, with_amounts
 from agent.explain.emptypool import empty_pools, lowered, raised
+from agent.explain.english import listed, plural
 from agent.explain.shortage import Ground
-from agent.explain.words import amount, amounts, listed, nodes_text, plural
+from agent.explain.words import amount, amounts, nodes_text
 
 ALIGNED: Final = {TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE}
 MAX_TRIES: Final = 3

@@ -13,7 +13,8 @@ from agent.domain.pod import CPU, ResourceName
 from agent.domain.state import MemoryState
 from agent.domain.topology import NodeId, Topology
 from agent.explain.edits import Amounts
-from agent.explain.words import amount, bytes_text, listed, nodes_text, plural
+from agent.explain.english import listed, plural
+from agent.explain.words import amount, bytes_text, nodes_text
 
 MAX_SETS: Final = 256
 """More sets of NUMA nodes than this are not compared one by one."""

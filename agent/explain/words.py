@@ -14,21 +14,10 @@ from agent.domain.idset import CpuSet, NodeMask
 from agent.domain.pod import CPU, MEMORY, ResourceName
 from agent.domain.quantity import Quantity
 from agent.domain.state import Blocks
+from agent.explain.english import listed, plural
 
 LISTED_SETS: Final = 4
 """More sets of NUMA nodes than this are counted, not listed."""
-
-
-def plural(count: int, noun: str) -> str:
-    """``1 CPU``, ``2 CPUs``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def listed(parts: Sequence[str], last: str = "and") -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    if len(parts) < 2:
-        return "".join(parts)
-    return f"{', '.join(parts[:-1])} {last} {parts[-1]}"
 
 
 def nodes_text(nodes: NodeMask) -> str:

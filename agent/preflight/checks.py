@@ -10,7 +10,7 @@ from typing import Final
 from agent.cgroup.tree import EXCLUSIVE, REQUIRED_CONTROLLERS
 from agent.config.model import HostIsolation
 from agent.domain.topology import hugepages_resource
-from agent.explain.words import plural
+from agent.explain.english import plural
 from agent.preflight.facts import HostFacts
 
 _OPTIONAL_CONTROLLERS: Final = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.drawing.chart import Bars, Chart, Lines
-from agent.explain.words import plural
+from agent.explain.english import plural
 from agent.simulate.fleet import Fleet
 from agent.simulate.result import SAMPLES, Look, Result
 

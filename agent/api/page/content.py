@@ -17,8 +17,8 @@ from agent.domain.qos import qos_class
 from agent.drawing.palette import css_class
 from agent.drawing.picture import Kind, Picture, size
 from agent.drawing.svg import PATTERNS, Names, svg
+from agent.explain.english import plural
 from agent.explain.sentences import explain
-from agent.explain.words import plural
 
 EVENTS_SHOWN: Final = 100
 
