@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -69,6 +70,7 @@ class _Commands(click.Group):
         command = getattr(
             import_module(COMMANDS[cmd_name][0]), cmd_name.replace("exec", "exec_command").replace("-", "_")
         )
+        gc.enable()
         assert isinstance(command, click.Command)  # noqa: S101 - the table above is ours
         return command
 

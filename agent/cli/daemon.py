@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -45,6 +46,7 @@ def run(config_file: Path | None, **options: str | None) -> None:
     numalet run --config /etc/numalet/config.yaml
     numalet run --cgroup-root /sys/fs/cgroup/test --state-dir /tmp/numalet --manifests ./pods
     """
+    gc.disable()  # until it has started, see `Daemon.run`
     from agent.config.source import ConfigSource  # noqa: PLC0415 - help must not wait for the daemon's imports
     from agent.daemon import run_daemon  # noqa: PLC0415
 
