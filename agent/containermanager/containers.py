@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import RLock
@@ -10,7 +11,7 @@ from typing import Final
 
 from agent.cgroup import layout
 from agent.cgroup.backend import CgroupBackend, EnforcementError
-from agent.cgroup.layout import CgroupDir, Kind
+from agent.cgroup.layout import CgroupDir
 from agent.containermanager.binder import Binder
 from agent.containermanager.events import EventKind, Events
 from agent.containermanager.lifecycle import has_ended, life_of, refusal, seen, told
@@ -158,14 +159,21 @@ class Containers:
 
     def adopt_debug(self) -> None:
         """Keep the debug work that an earlier daemon began, and that still runs."""
-        for directory, observed in self.cgroups.observe().dirs.items():
-            at = layout.container_of(directory)
-            if at is None or not observed.populated or layout.kind_of(directory) is not Kind.CONTAINER:
-                continue
-            uid, name = at
-            entry = self.roster.admitted.get(uid)
-            if entry is not None and name.startswith(_DEBUG) and name not in entry.directories:
-                self._set_debug(entry, (*entry.debug, name))
+        for entry in tuple(self.roster.admitted.values()):
+            with suppress(EnforcementError):  # the pod's cgroup is still to be made
+                running = tuple(self._debug_running(entry))
+                if running:
+                    self._set_debug(entry, (*entry.debug, *running))
+
+    def _debug_running(self, entry: AdmittedPod) -> Iterator[str]:
+        for directory in self.cgroups.children(layout.pod_dir(entry.pod.uid, qos_class(entry.pod))):
+            name = directory.rpartition("/")[2]
+            if (
+                name.startswith(_DEBUG)
+                and name not in entry.directories
+                and self.cgroups.populated(directory)
+            ):
+                yield name
 
     def _look_at_debug(self, entry: AdmittedPod, name: str) -> None:
         directory = entry.directories[name]

@@ -64,7 +64,7 @@ class Enforcer:
         pids_limit: int | None,
         tell: Callable[[EventKind, PodUid | None, str], None],
     ) -> None:
-        self.machine = machine
+        self.machine, self._withheld = machine, _withheld(machine)
         self._tell = tell
         self._cgroups = cgroups
         self._host = host
@@ -195,7 +195,7 @@ class Enforcer:
 
     def adopt(self, machine: Machine) -> None:
         """Go on with what the machine has become; the kernel may have changed cpusets on its own."""
-        self.machine = machine
+        self.machine, self._withheld = machine, _withheld(machine)
         self._mirror.forget()
 
     @property
@@ -293,11 +293,6 @@ class Enforcer:
             withheld=self._withheld,
         )
 
-    @property
-    def _withheld(self) -> CpuSet:
-        shareable = self.machine.managers.cpu.adapted(CpuState()).default
-        return self.machine.topology.online - shareable if shareable else NO_CPUS  # none under policy none
-
     def directories(self, state: NodeState, pod: Pod) -> Mapping[str, CgroupDir]:
         """Each container's cgroup. Raises StateError for names that cannot be directories."""
         facts = self._facts(state, {pod.uid: pod})
@@ -357,3 +352,8 @@ class Enforcer:
     def kernel_view(self, directory: CgroupDir) -> Mapping[str, str]:
         """See `kernelview`."""
         return kernel_view(self._cgroups, directory)
+
+
+def _withheld(machine: Machine) -> CpuSet:
+    shareable = machine.managers.cpu.adapted(CpuState()).default
+    return machine.topology.online - shareable if shareable else NO_CPUS  # none under policy none

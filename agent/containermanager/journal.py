@@ -92,8 +92,11 @@ class Journal:
         strange = [name for name in listing.ignored if _ASIDE not in name]
         records = [record for uid in listing.pods if (record := self._record(uid, damages))]
         if records:  # a first start has neither
-            missing = [name for name in (CPU_FILE, MEMORY_FILE) if self.store.read(name) is None]
-            damages += [Damage(name, f"{name} is missing", aside=False) for name in missing]
+            unusable = {damage.name for damage in damages}
+            missing = [name for name, found in ((CPU_FILE, cpu), (MEMORY_FILE, memory)) if not found]
+            damages += [
+                Damage(name, f"{name} is missing", aside=False) for name in missing if name not in unusable
+            ]
         return Loaded(
             cpu=_of_policy(CPU_FILE, cpu, settings.cpu_policy.value, damages, remarks),
             memory=_of_policy(MEMORY_FILE, memory, settings.memory_policy.value, damages, remarks),
