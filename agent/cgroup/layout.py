@@ -126,6 +126,7 @@ def ancestors(directory: CgroupDir) -> Iterator[CgroupDir]:
         yield directory
 
 
+@lru_cache(maxsize=4096)
 def group_of(directory: CgroupDir) -> CgroupDir:
     """The pod's cgroup that ``directory`` is or is in; the root for what is in none."""
     line = (directory, *ancestors(directory))

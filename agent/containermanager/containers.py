@@ -188,7 +188,7 @@ class Containers:
     def _set_debug(self, entry: AdmittedPod, debug: tuple[str, ...]) -> None:
         others = {name: at for name, at in entry.directories.items() if name not in entry.debug}
         directories = {**others, **{name: _debug_dir(entry.pod, name) for name in debug}}
-        self.roster.admitted[entry.pod.uid] = replace(entry, debug=debug, directories=directories)
+        self.roster.admit(replace(entry, debug=debug, directories=directories))
 
 
 def _debug_dir(pod: Pod, name: str) -> CgroupDir:

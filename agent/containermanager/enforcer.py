@@ -130,8 +130,7 @@ class Enforcer:
         everything, held = topology.online | topology.offline, state.cpu.held
         ground, parts = (self.machine, self._kernel, self._settings), self._planner.parts
         self._changed |= self._planner.update(ground, state, pods, self._facts)
-        bound = [one for pod in pods.values() if pod.bindings for one in self._bound(state, pod, parts)]
-        self._binder.look(bound)
+        self._binder.look([one for pod in self._planner.bound for one in self._bound(state, pod, parts)])
         lent = self._binder.lent()
         self._host.leave(everything, held, lent)
         self._binder.leave()
@@ -141,7 +140,7 @@ class Enforcer:
             self._changed = frozenset()  # the mirror remembers what is still to be done
             self._tell_repairs()
         self._tell_put_off()
-        problems = [problem for part in self._planner.parts.values() for problem in part.problems]
+        problems = self._planner.problems
         if problems:
             first = min(problems, key=lambda problem: problem.directory.split("/"))
             raise HostError(f"{first.directory}: {first.reason}")

@@ -55,7 +55,7 @@ from agent.containermanager.verdict import (
 from agent.domain.pod import Pod, PodUid
 from agent.domain.qos import qos_class
 from agent.domain.settings import Gates
-from agent.domain.state import NodeState
+from agent.domain.state import NodeState, without_pod
 from agent.domain.topology import NodeId
 from agent.domain.trace import Trace
 from agent.errors import HostError, NumaletError, StateError
@@ -114,7 +114,7 @@ class ContainerManager:
             now=now,
             binder=binder,
             lived=self._lived,
-            enforce=lambda: self._enforcer.enforce(self._state, self._roster.pods()),
+            enforce=lambda: self._enforcer.enforce(self._state, self._roster.pods),
             mend=self._enforce,
         )
         """What runs in the pods."""
@@ -151,7 +151,7 @@ class ContainerManager:
             repairs = self._enforce_first()
             for entry in tuple(self._roster.admitted.values()):
                 self.containers.look_at(entry)
-            self._diagnose(self._roster.pods())
+            self._diagnose(self._roster.pods)
             boots = {known.record.boot_id for known, _ in taken.kept}
         if boots - {self._boot_id}:
             self.events.add(
@@ -189,7 +189,7 @@ class ContainerManager:
         """Put the kernel right, then bring processes where their containers' cgroups are now."""
         repairs = self._enforce()
         with suppress(HostError):
-            if self._enforcer.gather(self._state, self._roster.pods()):
+            if self._enforcer.gather(self._state, self._roster.pods):
                 repairs += self._enforce()
         return repairs
 
@@ -230,7 +230,7 @@ class ContainerManager:
                 self._journal.save(self._state)
                 self._journal.add(self._record(pod, source, admitted_at))
             with self._timed(Stage.ENFORCE):
-                self._enforcer.enforce(self._state, {**self._roster.pods(), pod.uid: pod})
+                self._enforcer.enforce(self._state, {**self._roster.pods, pod.uid: pod})
             self._enforcer.check_bound(pod)
         except (StateError, HostError) as error:
             self._undo(pod, before)
@@ -254,7 +254,7 @@ class ContainerManager:
         for step in (
             lambda: self._journal.drop(pod.uid),
             lambda: self._journal.save(before),
-            lambda: self._enforcer.enforce(before, self._roster.pods()),
+            lambda: self._enforcer.enforce(before, self._roster.pods),
         ):
             with suppress(StateError, HostError):  # the first error is the one reported
                 step()
@@ -326,7 +326,7 @@ class ContainerManager:
         pod, before = held.pod, self._state
         record = self._record(pod, held.source, held.admitted_at)
         over = replace(record, cpus={}, pod_cpus=None, blocks={}, pod_blocks=None, ended_at=ended_at)
-        others = {uid: other for uid, other in self._roster.pods().items() if uid != pod.uid}
+        others = without_pod(self._roster.pods, pod.uid)
         try:
             if ended_at:
                 self._journal.add(over)
@@ -337,7 +337,7 @@ class ContainerManager:
             with suppress(StateError):  # if not now, then with the next write
                 self._journal.add(record)
             with suppress(HostError):
-                self._enforcer.enforce(before, self._roster.pods())
+                self._enforcer.enforce(before, self._roster.pods)
             raise
         self._roster.release(pod)
         self.containers.lives.pop(pod.uid, None)
@@ -412,7 +412,7 @@ class ContainerManager:
 
     def _enforce(self) -> int:
         def work() -> int:
-            return self._enforcer.enforce(self._state, self._roster.pods())
+            return self._enforcer.enforce(self._state, self._roster.pods)
 
         repairs = self._health.mending(ENFORCEMENT_ERROR, work) or 0
         self._health.meet(self._enforcer.strangers)
@@ -452,7 +452,7 @@ class ContainerManager:
                 self.events.add(EventKind.HOTPLUG, f"hotplug: {plugged(known, machine, self._state)}")
         self._enforcer.adopt(self._machine)
         self._enforce()
-        self._diagnose(self._roster.pods())
+        self._diagnose(self._roster.pods)
 
     def _diagnose(self, uids: Iterable[PodUid]) -> None:
         pods = [self._roster.admitted[uid].pod for uid in uids]
@@ -517,7 +517,7 @@ class ContainerManager:
                 host_isolation=self._host.mode.value,
                 notices=(
                     *self._host.notices(self._state.cpu.held),
-                    *self._enforcer.notices(self._roster.pods().values()),
+                    *self._enforcer.notices(self._roster.pods.values()),
                     *self._binder.strays,
                 ),
                 strangers=self._enforcer.strangers,
@@ -582,7 +582,7 @@ class ContainerManager:
     def deviations(self) -> tuple[str, ...]:
         """What the kernel has otherwise than decided, a sentence each. Raises HostError."""
         with self._lock:
-            return self._enforcer.deviations(self._state, self._roster.pods())
+            return self._enforcer.deviations(self._state, self._roster.pods)
 
     def status_line(self) -> str:
         """One sentence: ``2 pods, 6/16 CPUs exclusive, 0 problems``."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.checkpoint.podrecord import PodRecord
 from agent.containermanager.snapshot import AdmittedPod, EndedPod, RejectedPod
 from agent.domain.pod import Pod, PodUid
+from agent.domain.state import without_pod
 
 Known = AdmittedPod | EndedPod | RejectedPod
 
@@ -18,22 +20,22 @@ class Roster:
     admitted: dict[PodUid, AdmittedPod] = field(default_factory=dict)
     rejected: dict[PodUid, RejectedPod] = field(default_factory=dict)
     ended: dict[PodUid, EndedPod] = field(default_factory=dict)
+    pods: Mapping[PodUid, Pod] = field(default_factory=dict)
+    """The admitted pods, as the kernel is to have them. Never written to: a change makes another mapping."""
     _names: dict[tuple[str, str], PodUid] = field(default_factory=dict)
     """The admitted pods'."""
 
-    def pods(self) -> dict[PodUid, Pod]:
-        """The admitted pods, as the kernel is to have them."""
-        return {uid: entry.enforced for uid, entry in self.admitted.items()}
-
     def admit(self, entry: AdmittedPod) -> None:
-        """Enter a pod that holds its resources."""
+        """Enter a pod that holds its resources, or what has become of it."""
         self._forget_refusals(entry.pod)
         self.admitted[entry.pod.uid] = entry
+        self.pods = {**self.pods, entry.pod.uid: entry.enforced}
         self._names[entry.pod.namespace, entry.pod.name] = entry.pod.uid
 
     def release(self, pod: Pod) -> None:
         """Take out a pod that was admitted."""
         del self.admitted[pod.uid]
+        self.pods = without_pod(self.pods, pod.uid)
         del self._names[pod.namespace, pod.name]
 
     def reject(self, entry: RejectedPod) -> None:

@@ -67,7 +67,8 @@ class StaticCpuManager:
 
     def adapted(self, state: CpuState) -> CpuState:
         """What pods hold as it is, though it be offline or reserved now; the rest as the shared pool."""
-        return replace(state, default=self.shareable - state.held)
+        default = self.shareable - state.held
+        return state if default == state.default else replace(state, default=default)
 
     @property
     def shareable(self) -> CpuSet:

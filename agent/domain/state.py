@@ -38,8 +38,8 @@ class CpuState:
     @cached_property
     def held(self) -> CpuSet:
         """The CPUs that pods hold, online or not."""
-        containers = (cpus for pod in self.entries.values() for cpus in pod.values())
-        return union(self.pod_entries.values()) | union(containers)
+        containers = [cpus for pod in self.entries.values() for cpus in pod.values()]
+        return union([*self.pod_entries.values(), *containers])
 
     def of(self, uid: PodUid, container: str) -> CpuSet | None:
         """The container's own entry, None where it runs in the node shared pool."""
@@ -144,8 +144,9 @@ def changed_pods(before: Mapping[PodUid, object], after: Mapping[PodUid, object]
     """The pods that are in one of the two only, or whose value is not the same object: none is ever written to."""
     if before is after:
         return set()
-    differs = map(is_not, after.values(), map(before.get, after))
-    return set(compress(after, differs)) | (before.keys() - after.keys())
+    changed = set(compress(after, map(is_not, after.values(), map(before.get, after))))
+    stayed = len(after) - len(changed - before.keys())
+    return changed if stayed == len(before) else changed | (before.keys() - after.keys())
 
 
 def without_pod(entries: Mapping[PodUid, V], uid: PodUid) -> Mapping[PodUid, V]:
