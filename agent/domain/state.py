@@ -7,7 +7,7 @@ a change copies the one level it touches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
@@ -249,10 +249,9 @@ def _booking_invariants(memory: MemoryState) -> Iterator[str]:
             yield f"{kind}: {-rest} bytes are in blocks but not reserved"
 
 
-def counted_blocks(memory: MemoryState, uid: PodUid) -> Iterator[Block]:
+def counted_blocks(memory: MemoryState, uid: PodUid) -> Sequence[Block]:
     """The blocks that are booked for a pod: its own where it was allocated as one."""
-    if uid in memory.pod_entries:
-        yield from memory.pod_entries[uid]
-    else:
-        for blocks in memory.entries.get(uid, {}).values():
-            yield from blocks
+    own = memory.pod_entries.get(uid)
+    if own is not None:
+        return own
+    return [block for blocks in memory.entries.get(uid, {}).values() for block in blocks]

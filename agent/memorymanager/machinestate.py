@@ -138,11 +138,21 @@ def _counted(nodes: MachineState, uid: PodUid, container: str, blocks: Blocks) -
 
 
 def bookable_machine_state(initial: MachineState, state: MemoryState) -> MachineState:
-    """As `expected_machine_state`, but what this machine has no node, type or room for is not booked."""
-    book = _Book(initial)
-    for uid in sorted({*state.entries, *state.pod_entries}):
+    """As `expected_machine_state`, but what this machine has no node, type or room for is not booked.
+
+    Blocks of one type on the same nodes are booked as one, where the first of them would be.
+    """
+    sizes: dict[tuple[int, ResourceName], list[int]] = {}
+    for uid in sorted(state.entries.keys() | state.pod_entries):
         for block in counted_blocks(state, uid):
-            book.enter(block)
+            key = block.nodes.bits, block.type  # hashed without a call of ours
+            if key in sizes:
+                sizes[key].append(block.size)
+            else:
+                sizes[key] = [block.size]
+    book = _Book(initial)
+    for (bits, kind), found in sizes.items():
+        book.enter(NodeMask(bits), kind, sum(found), len(found))
     return book.closed()
 
 
@@ -156,21 +166,16 @@ class _Book:
         }
         self._cells: dict[NodeId, NodeMask] = {}
         self._assignments: Counter[NodeId] = Counter()
-        self._there: dict[tuple[int, ResourceName], tuple[NodeMask, tuple[NodeId, ...]]] = {}
 
-    def enter(self, block: Block) -> None:
-        """Put ``block`` on those of its nodes that have its type; what they have no room for is left out."""
-        key = block.nodes.bits, block.type  # hashed without a call of ours
-        if key not in self._there:
-            found = tuple(NodeId(n) for n in block.nodes if (n, block.type) in self._free)
-            self._there[key] = NodeMask.of(found), found
-        cells, nodes = self._there[key]
-        size = block.size
-        for node in nodes:
-            taken = min(size, self._free[node, block.type])
-            self._free[node, block.type] -= taken
+    def enter(self, nodes: NodeMask, kind: ResourceName, size: int, blocks: int) -> None:
+        """Put blocks on those of ``nodes`` that have ``kind``; what they have no room for is left out."""
+        there = tuple(NodeId(node) for node in nodes if (node, kind) in self._free)
+        cells = NodeMask.of(there)
+        for node in there:
+            taken = min(size, self._free[node, kind])
+            self._free[node, kind] -= taken
             size -= taken
-            self._assignments[node] += 1
+            self._assignments[node] += blocks
             self._cells[node] = cells
 
     def closed(self) -> MachineState:

@@ -11,7 +11,11 @@ from agent.domain.idset import NO_CPUS, NodeMask
 from agent.domain.pod import MEMORY, Container, ContainerKind, Pod, PodUid, Resources
 from agent.domain.state import MemoryState, NodeState, invariants
 from agent.errors import AdmissionError
-from agent.memorymanager.machinestate import machine_states_equal
+from agent.memorymanager.machinestate import (
+    bookable_machine_state,
+    expected_machine_state,
+    machine_states_equal,
+)
 from agent.memorymanager.policy import NO_REUSE
 from tests.memorymanager.build import NO_HINT, manager, pod, resources
 
@@ -117,6 +121,13 @@ class Histories(RuleBasedStateMachine):
     def is_sound(self) -> None:
         if hasattr(self, "manager"):
             assert not list(invariants(NodeState(memory=self.state), NO_CPUS))
+
+    @invariant()
+    def books_at_once_what_one_after_another_amounts_to(self) -> None:
+        if hasattr(self, "manager"):
+            initial = self.manager.initial
+            assert bookable_machine_state(initial, self.state) == expected_machine_state(initial, self.state)
+            assert self.manager.adapted(self.state) is self.state
 
     @invariant()
     def can_be_restored(self) -> None:
