@@ -343,9 +343,10 @@ class ContainerManager:
         self.containers.lives.pop(pod.uid, None)
         if ended_at:
             self._roster.end(pod, over)
-        # Adapted: what was short of room before may fit now.
         managers = self._machine.managers
-        self._state = adapted(managers, remove_pod(managers, before, pod.uid))
+        self._state = remove_pod(managers, before, pod.uid)
+        if self._health.degraded:  # what was short of room before may fit now
+            self._state = adapted(managers, self._state)
         self._save()
         self._enforce()
         self._health.degraded.pop(pod.uid, None)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from agent.admission import Managers
+from agent.admission import Managers, adapted
 from agent.cgroup.backend import CgroupBackend
 from agent.cgroup.diff import deviations
 from agent.cgroup.fake import FakeCgroups
@@ -204,6 +204,8 @@ def unsound(node: Node, owner: ContainerManager, store: Store | None = None) -> 
     wrong: list[str] = []
     if shot.settings.cpu_policy is CpuPolicy.STATIC:
         wrong += invariants(shot.state, node.topology.online, kept=kept)
+    if adapted(shot.managers, shot.state) != shot.state:
+        wrong.append("the machine has room for more of what pods hold")
     cpu, memory = store.read(CPU_FILE), store.read(MEMORY_FILE)
     if cpu is None or memory is None:
         return [*wrong, "a checkpoint is missing"]
