@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +91,9 @@ class Store(Protocol):
 
     def write(self, name: str, data: bytes) -> None:
         """Replace a file as a whole. After an error it is the old one or the new one."""
+
+    def write_together(self, files: Mapping[str, bytes]) -> None:
+        """Replace several files, in any order, each as a whole. After an error each is the old one or the new one."""
 
     def remove(self, name: str) -> None:
         """Remove a file; no error where there is none."""
@@ -200,18 +203,26 @@ class StateDir:
 
     def write(self, name: str, data: bytes) -> None:
         """Replace a file as a whole. After an error it is the old one or the new one."""
-        path = self._writable(name)
-        temporary = path.with_name(f".{path.name}{_TEMPORARY_SUFFIX}")
+        self.write_together({name: data})
+
+    def write_together(self, files: Mapping[str, bytes]) -> None:
+        """Replace several files, in any order, each as a whole. After an error each is the old one or the new one."""
+        paths = [self._writable(name) for name in files]
+        temporaries = [path.with_name(f".{path.name}{_TEMPORARY_SUFFIX}") for path in paths]
         try:
-            with _system("write", temporary):
-                write_synced(self._files, temporary, data)
-            with _system("replace", path):
-                self._files.rename(temporary, path)
+            for temporary, data in zip(temporaries, files.values(), strict=True):
+                with _system("write", temporary):
+                    write_synced(self._files, temporary, data)
+            for temporary, path in zip(temporaries, paths, strict=True):
+                with _system("replace", path):
+                    self._files.rename(temporary, path)
         except StorageError:
-            with suppress(OSError):
-                self._files.unlink(temporary)
+            for temporary in temporaries:
+                with suppress(OSError):
+                    self._files.unlink(temporary)
             raise
-        self._do("sync", self._files.sync_directory, path.parent)
+        for directory in dict.fromkeys(path.parent for path in paths):
+            self._do("sync", self._files.sync_directory, directory)
 
     def remove(self, name: str) -> None:
         """Remove a file; no error where there is none."""
@@ -294,6 +305,11 @@ class MemoryStore:
     def write(self, name: str, data: bytes) -> None:
         """Replace a file as a whole."""
         self.files[_checked(name)] = data
+
+    def write_together(self, files: Mapping[str, bytes]) -> None:
+        """Replace several files, one after the other."""
+        for name, data in files.items():
+            self.write(name, data)
 
     def remove(self, name: str) -> None:
         """Remove a file; no error where there is none."""

@@ -159,13 +159,9 @@ class Journal:
         for uid, record in sorted(self._owed.items()):
             self._settle(uid, record)
         cpu_policy, memory_policy = self.settings.cpu_policy.value, self.settings.memory_policy.value
-        self.store.write(
-            CPU_FILE, encode_cpu(cpu_policy, state.cpu, extra=self._cpu_extra, memo=self._cpu_memo)
-        )
-        self.store.write(
-            MEMORY_FILE,
-            encode_memory(memory_policy, state.memory, extra=self._memory_extra, memo=self._memory_memo),
-        )
+        cpu = encode_cpu(cpu_policy, state.cpu, extra=self._cpu_extra, memo=self._cpu_memo)
+        memory = encode_memory(memory_policy, state.memory, extra=self._memory_extra, memo=self._memory_memo)
+        self.store.write_together({CPU_FILE: cpu, MEMORY_FILE: memory})
         self._unsaved = False
 
     def add(self, record: PodRecord) -> None:

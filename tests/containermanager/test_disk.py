@@ -115,11 +115,11 @@ def test_a_second_daemon_on_the_state_directory_is_told_who_has_it(
         StateDir(tmp_path / "state").open()
 
 
-SYNCS_OF_AN_ADMISSION = 6
-"""A file and its directory, for each of the two checkpoints and the record."""
+SYNCS_OF_AN_ADMISSION = 5
+"""The two checkpoints and then their directory, the record and its directory."""
 
 
-def test_an_admission_syncs_three_files_and_their_directories(owner: ContainerManager, disk: Disk) -> None:
+def test_an_admission_syncs_three_files_and_two_directories(owner: ContainerManager, disk: Disk) -> None:
     disk.syncs = 0
     owner.admit(pod("a"), "api")
     assert disk.syncs == SYNCS_OF_AN_ADMISSION
