@@ -352,19 +352,21 @@ def test_what_a_writer_remembers_changes_no_byte(states: list[tuple[CpuState, Me
 
 
 def test_a_pod_that_cannot_be_written_leaves_no_trace_in_what_is_remembered() -> None:
-    def render(uid: PodUid, value: str) -> str:
+    def render(uid: PodUid, value: str) -> tuple[bytes, bytes]:
         if value == "bad":
             raise ValueError(uid)
-        return f"{uid}={value}"
+        return f"{uid}={value};".encode(), value.encode()
 
     a, b, c = map(PodUid, "abc")
     memo = Memo()
-    assert memo.pieces("x", {b: "1"}, render) == ("b=1",)
+    assert memo.joined("x", {b: "1"}, render, 2) == (b"b=1;", b"1")
     with pytest.raises(ValueError, match="c"):
-        memo.pieces("x", {b: "1", a: "2", c: "bad"}, render)
-    assert memo.pieces("x", {b: "1"}, render) == ("b=1",)
-    assert memo.pieces("x", {c: "3", b: "1", a: "2"}, render) == ("a=2", "b=1", "c=3")
-    assert memo.pieces("x", {c: "4"}, render) == ("c=4",)
+        memo.joined("x", {b: "1", a: "2", c: "bad"}, render, 2)
+    assert memo.joined("x", {b: "1"}, render, 2) == (b"b=1;", b"1")
+    assert memo.joined("x", {c: "3", b: "1", a: "22"}, render, 2) == (b"a=22;b=1;c=3;", b"2213")
+    assert memo.joined("x", {c: "3", b: "11", a: "2"}, render, 2) == (b"a=2;b=11;c=3;", b"2113")
+    assert memo.joined("x", {c: "4"}, render, 2) == (b"c=4;", b"4")
+    assert memo.joined("x", {}, render, 2) == (b"", b"")
 
 
 UNKNOWN = ' {"a" : [1e400, 1.0, "<\\u00e9>"]}'

@@ -78,9 +78,11 @@ def encode_cpu(
     """
     memo = memo or Memo()
     head = f'{{"policyName":{quote(policy)},"defaultCpuSet":"{state.default}"'
-    body = [piece(head), *section("entries", memo.pieces("entries", state.entries, _entry_json))]
+    body = [piece(head), *section("entries", Piece(*memo.joined("entries", state.entries, _entry_json, 2)))]
     if version > 2:
-        body += section("podEntries", memo.pieces("podEntries", state.pod_entries, _pod_entry_json))
+        body += section(
+            "podEntries", Piece(*memo.joined("podEntries", state.pod_entries, _pod_entry_json, 2))
+        )
     if version == LATEST:
         return with_data(body, 0, [piece(f"{raw_fields(extra.data)}}}")], extra.file)
     content = _Content(

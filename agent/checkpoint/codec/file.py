@@ -118,12 +118,11 @@ def piece(text: str) -> Piece:
     return Piece(text.encode(), quote(text)[1:-1].encode())
 
 
-def section(name: str, items: Sequence[Piece]) -> list[Piece]:
-    """The pieces of an object field whose ``items`` begin with a comma; none if it would be empty."""
-    if not items:
+def section(name: str, items: Piece) -> list[Piece]:
+    """The pieces of an object field whose ``items`` begin with a comma each; none if it would be empty."""
+    if not items.text:
         return []
-    first, *others = items
-    return [piece(f',"{name}":{{'), Piece(first.text[1:], first.quoted[1:]), *others, piece("}")]
+    return [piece(f',"{name}":{{'), Piece(items.text[1:], items.quoted[1:]), piece("}")]
 
 
 def raw_fields(extra: RawFields) -> str:

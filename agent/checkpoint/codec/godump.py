@@ -13,7 +13,7 @@ from agent.domain.idset import CpuSet
 
 NIL = "<nil>"
 Items = Sequence[bytes]
-"""The items of a map, each with a blank before it, in the order of their keys."""
+"""The items of a map, each with a blank before it, in the order of their keys; a piece may be several."""
 
 Texts = Mapping[str, str]
 Numbers = Iterable[int]

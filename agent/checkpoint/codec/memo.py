@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from agent.domain.pod import PodUid
 from agent.domain.state import changed_pods
 
 V = TypeVar("V")
-P = TypeVar("P")
+
+
+@dataclass(slots=True)
+class _Part:
+    """The ``texts`` of ``pods``, one after the other by uid; ``sizes`` are what each pod has of each text."""
+
+    pods: Mapping[PodUid, object]
+    uids: list[PodUid]
+    sizes: list[list[int]]
+    texts: list[bytes]
+
+    def put(self, uid: PodUid, new: Sequence[bytes]) -> None:
+        """Let ``new`` stand where the pod's own is, or is to be; empty texts take it out."""
+        at = bisect_left(self.uids, uid)
+        here = slice(at, at + (self.uids[at : at + 1] == [uid]))
+        stays = any(new)
+        self.uids[here] = [uid] if stays else []
+        for column, text in enumerate(new):
+            sizes, whole = self.sizes[column], self.texts[column]
+            start = sum(sizes[:at])
+            self.texts[column] = whole[:start] + text + whole[start + sum(sizes[here]) :]
+            sizes[here] = [len(text)] if stays else []
 
 
 class Memo:
@@ -23,16 +45,24 @@ class Memo:
     __slots__ = ("_parts",)
 
     def __init__(self) -> None:
-        self._parts: dict[str, tuple[Mapping[PodUid, object], list[PodUid], list[Any]]] = {}
+        self._parts: dict[str, _Part] = {}
 
-    def pieces(self, part: str, pods: Mapping[PodUid, V], render: Callable[[PodUid, V], P]) -> tuple[P, ...]:
-        """``render`` each of ``pods`` in the order of their uids; ``part`` names the list and what it is made of."""
-        last, uids, pieces = self._parts.get(part, ({}, [], []))
-        uids, pieces = uids.copy(), pieces.copy()  # should one not render, all is as before
-        for uid in sorted(changed_pods(last, pods)):
-            at = bisect_left(uids, uid)
-            here = slice(at, at + (uids[at : at + 1] == [uid]))
-            uids[here] = [uid] if uid in pods else []
-            pieces[here] = [render(uid, pods[uid])] if uid in pods else []
-        self._parts[part] = pods, uids, pieces
-        return tuple(pieces)
+    def joined(
+        self, name: str, pods: Mapping[PodUid, V], render: Callable[[PodUid, V], Sequence[bytes]], width: int
+    ) -> tuple[bytes, ...]:
+        """The ``width`` texts that ``render`` makes of each of ``pods``, joined in the order of their uids.
+
+        ``name`` is the list's, and stands for what it is made of. No pod's texts are all empty.
+        """
+        last = self._parts.get(name)
+        changed = sorted(changed_pods(last.pods if last else {}, pods))
+        made = {uid: render(uid, pods[uid]) for uid in changed if uid in pods}
+        if last is None:
+            columns = [[texts[column] for texts in made.values()] for column in range(width)]
+            sizes = [list(map(len, column)) for column in columns]
+            last = self._parts[name] = _Part(pods, changed, sizes, [b"".join(column) for column in columns])
+        else:  # should one not render, all is as before
+            for uid in changed:
+                last.put(uid, made.get(uid, (b"",) * width))
+            last.pods = pods
+        return tuple(last.texts)

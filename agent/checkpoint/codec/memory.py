@@ -81,10 +81,10 @@ def encode_memory(
     memo = memo or Memo()
     nodes = ",".join(f'"{node}":{_node_json(state.nodes[node])}' for node in sorted(state.nodes, key=str))
     head = f'{{"policyName":{quote(policy)},"machineState":{{{nodes}}}'
-    entries = memo.pieces("entries", state.entries, _entry)
-    body = [piece(head), *section("entries", [entry for entry, _dump in entries])]
-    pods = section("podEntries", memo.pieces("podEntries", state.pod_entries, _pod_entry_json))
-    dump = _state_dump(policy, state, [dump for _entry, dump in entries], with_pods=version == 2)
+    text, quoted, dumps = memo.joined("entries", state.entries, _entry, 3)
+    body = [piece(head), *section("entries", Piece(text, quoted))]
+    pods = section("podEntries", Piece(*memo.joined("podEntries", state.pod_entries, _pod_entry_json, 2)))
+    dump = _state_dump(policy, state, [dumps] if dumps else [], with_pods=version == 2)
     checksum = fnv1a_32(b"".join(dump))
     if version == LATEST:
         rest = [*pods, piece(f"{raw_fields(extra.data)}}}")]
@@ -297,11 +297,11 @@ def _numbers(table: MemoryTable) -> tuple[int, ...]:
     return table.total, table.system_reserved, table.allocatable, table.reserved, table.free
 
 
-def _entry(uid: PodUid, pod: Mapping[str, Blocks]) -> tuple[Piece, bytes]:
-    """A pod's item of the entries: in the file, and as it is hashed."""
+def _entry(uid: PodUid, pod: Mapping[str, Blocks]) -> tuple[bytes, bytes, bytes]:
+    """A pod's item of the entries: in the file, within a string there, and as it is hashed."""
     containers = ",".join(f"{quote(name)}:{_blocks_json(pod[name])}" for name in sorted(pod))
     dump = memory_entry(uid, {name: _blocks_dump(blocks) for name, blocks in pod.items()})
-    return piece(f",{quote(uid)}:{{{containers}}}"), dump
+    return *piece(f",{quote(uid)}:{{{containers}}}"), dump
 
 
 def _pod_entry_dump(uid: PodUid, blocks: Blocks) -> bytes:
