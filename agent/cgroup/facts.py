@@ -63,6 +63,11 @@ class Facts:
         """Whether anybody has asked for `shared_cpus` yet: then what was planned depends on it."""
         return "shared_cpus" in vars(self)
 
+    @cached_property
+    def memory_room(self) -> str:
+        """`memory_nodes` as a list: what every cgroup that others are in has room for."""
+        return str(self.memory_nodes)
+
     @property
     def memory_nodes(self) -> NodeMask:
         """NUMA nodes with memory; the kernel uses no others."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from agent.cgroup import layout, resourceconfig
 from agent.cgroup.facts import Facts
@@ -37,6 +38,7 @@ from agent.cgroup.units import (
     UNLIMITED,
     ByteLimit,
     Bytes,
+    Micros,
     MilliCpu,
     MilliLimit,
     Shares,
@@ -74,8 +76,8 @@ def plan_base(facts: Facts, burstable: MilliCpu, exclusive: CpuSet = NO_CPUS) ->
     builder = _Builder(facts)
     handed_down = {EXCLUSIVE: Setting(str(exclusive))} if facts.cgroup.partitions else {}
     builder.add_inner(ROOT, {**builder.room(), **handed_down})
-    builder.add_inner(BEST_EFFORT, {**builder.room(exclusive), **_weight(MIN_SHARES)})
-    builder.add_inner(BURSTABLE, {**builder.room(exclusive), **_weight(shares_of(burstable))})
+    builder.add_inner(BEST_EFFORT, {**builder.room(exclusive), CPU_WEIGHT: _weight(MIN_SHARES)})
+    builder.add_inner(BURSTABLE, {**builder.room(exclusive), CPU_WEIGHT: _weight(shares_of(burstable))})
     return replace(builder.wanted(), shared=facts.shared_cpus & facts.topology.online)
 
 
@@ -138,9 +140,11 @@ class _Builder:
 
     def wanted(self) -> Wanted:
         """The finished tree."""
+        if not self._problems:
+            return Wanted(dirs={directory: self._dirs[directory] for directory in top_down(self._dirs)})
         held = {
             directory
-            for directory in (self._dirs if self._problems else ())
+            for directory in self._dirs
             if any(above in self._problems for above in (directory, *layout.ancestors(directory)))
         }
         return Wanted(
@@ -166,17 +170,18 @@ class _Builder:
 
     def room_for_memory(self) -> _Files:
         """``cpuset.mems`` of a cgroup that others of ours are in."""
-        return {file: _as_room(mems) for file, mems in self.mems(self.facts.memory_nodes).items()}
+        text = self.facts.memory_room
+        return {MEMS: Room(text, least=text)} if text else {}
 
     def cpu(self, limit: MilliLimit, request: Shares) -> _Files:
         """``cpu.max`` and ``cpu.weight``."""
         cgroup = self.facts.cgroup
-        bandwidth = cpu_max_of(limit if cgroup.cfs_quota else UNLIMITED, cgroup.cfs_period)
-        return {CPU_MAX: Setting(str(bandwidth)), **_weight(request)}
+        bandwidth = _bandwidth(limit if cgroup.cfs_quota else UNLIMITED, cgroup.cfs_period)
+        return {CPU_MAX: bandwidth, CPU_WEIGHT: _weight(request)}
 
     def memory(self, limit: ByteLimit) -> _Files:
         """``memory.max``."""
-        return {MEMORY_MAX: Setting(limit_text(limit, self.facts.kernel.page_size))}
+        return {MEMORY_MAX: _limit(limit, self.facts.kernel.page_size)}
 
     def container(self, pod: Pod, container: Container) -> _Files:
         """The limits that are a container's own wherever it lives, CPU aside."""
@@ -186,13 +191,26 @@ class _Builder:
         for file, size in self.facts.kernel.hugetlb_files:
             name = hugepages_resource(size >> 10)
             limit = resourceconfig.hugepages_limit(pod, container, name)
-            files[file] = Setting(limit_text(limit, size))
+            files[file] = _limit(limit, size)
         return files
 
 
-def _weight(shares: Shares) -> _Files:
+@lru_cache(maxsize=4096)
+def _weight(shares: Shares) -> Setting:
     """``cpu.weight`` by runc's formula; a value by the kubelet's own, linear one is left alone."""
-    return {CPU_WEIGHT: Setting(str(weight_of(shares)), (str(linear_weight_of(shares)),))}
+    return Setting(str(weight_of(shares)), (str(linear_weight_of(shares)),))
+
+
+@lru_cache(maxsize=4096)
+def _bandwidth(limit: MilliLimit, period: Micros) -> Setting:
+    """``cpu.max``."""
+    return Setting(str(cpu_max_of(limit, period)))
+
+
+@lru_cache(maxsize=4096)
+def _limit(limit: ByteLimit, unit: int) -> Setting:
+    """``memory.max`` and its like, in whole ``unit`` bytes."""
+    return Setting(limit_text(limit, unit))
 
 
 def _add_pod(builder: _Builder, pod: Pod) -> None:
@@ -230,7 +248,7 @@ def _pod_files(builder: _Builder, pod: Pod) -> _Files:
     }
     for file, size in facts.kernel.hugetlb_files:
         amount = resourceconfig.pod_hugepages(pod, hugepages_resource(size >> 10))
-        files[file] = Setting(limit_text(amount, size))
+        files[file] = _limit(amount, size)
     pids = facts.cgroup.pod_pids  # written where there is no limit, too: one of before is lifted
     files[PIDS_MAX] = Setting("max" if isinstance(pids, Unlimited) else str(pids))
     return files

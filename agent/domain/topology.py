@@ -28,6 +28,7 @@ _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti")
 
 
 @lru_cache(maxsize=64)
+@lru_cache
 def hugepages_resource(page_kib: int) -> ResourceName:
     """The resource name of a page size in KiB: 2048 -> ``hugepages-2Mi``."""
     size, suffix = page_kib, 1
