@@ -13,7 +13,7 @@ from agent.cgroup.backend import CgroupBackend
 from agent.cgroup.cgroupfs import CgroupFs
 from agent.cgroup.containerwatch import ContainerWatch
 from agent.cgroup.layout import Kind
-from agent.cgroup.naming import CgroupNames, SliceNames, names_by
+from agent.cgroup.naming import PLAIN, CgroupNames, SliceNames, names_by
 from agent.cgroup.preflight import mount_of
 from agent.cgroup.slices import SystemdCgroups
 from agent.cgroup.tree import top_down
@@ -82,6 +82,12 @@ def move_in(store: Store, place: Place, backend_at: Callable[[Place], CgroupBack
         _vacate(before, backend_at(before), place)
     document = {_DRIVER: place.driver.value, _ROOT: place.root}
     store.write(CGROUPS_FILE, json.dumps(document, indent=1).encode() + b"\n")
+
+
+def names_at(store: Store, root: Path) -> CgroupNames:
+    """How the cgroups below ``root`` are called, by what `move_in` has remembered. Raises StateError."""
+    place = _remembered(store)
+    return place.names if place and place.root == str(root) else PLAIN
 
 
 def _vacate(before: Place, backend: CgroupBackend, place: Place) -> None:

@@ -10,6 +10,7 @@ from agent.cgroup.toplevel import top_level_cpus
 from agent.checkpoint.store import HOST_FILE, Store
 from agent.config.model import Config
 from agent.containermanager.boundgates import release_bound
+from agent.containermanager.cgroupgates import names_at
 from agent.containermanager.hostisolation import Host, HostGates, check_place, host_with, spared_slice
 from agent.containermanager.hostpartitions import HostPartitions, dissolve
 from agent.containermanager.hostslices import HostSlices
@@ -39,7 +40,8 @@ def release_host(cgroup_root: Path, store: Store, boot_id: str, topology: Topolo
         return unbound
     originals = Originals(store, boot_id)
     slices, irqs = _gates(PurePosixPath(mount_of(cgroup_root)), originals, "")
-    dissolve(originals, CgroupFs)
+    # No partition file is a unit property: systemd need not be asked.
+    dissolve(originals, lambda root: CgroupFs(root, names=names_at(store, root)))
     slices.release(topology.online | topology.offline)
     irqs.release()
     store.remove(HOST_FILE)  # one of an earlier boot

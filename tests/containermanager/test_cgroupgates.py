@@ -15,7 +15,7 @@ from agent.checkpoint.store import CGROUPS_FILE, MemoryStore
 from agent.config import Config
 from agent.config.model import CgroupDriver
 from agent.containermanager import ContainerManager
-from agent.containermanager.cgroupgates import Place, cgroups_at, move_in
+from agent.containermanager.cgroupgates import Place, cgroups_at, move_in, names_at
 from agent.domain.pod import PodUid
 from agent.errors import ConfigError, HostError, StateError
 from agent.systemdbus.fake import FakeSystemd
@@ -58,6 +58,14 @@ def test_the_place_is_remembered_and_only_another_one_is_looked_at() -> None:
     move_in(store, PLAIN_PLACE, nowhere)
     with pytest.raises(AssertionError, match="is looked at"):
         move_in(store, SLICE_PLACE, nowhere)
+
+
+def test_without_a_daemon_the_names_of_its_cgroups_are_known() -> None:
+    store = MemoryStore()
+    assert names_at(store, Path(SLICE_PLACE.root)) is PLAIN
+    move_in(store, SLICE_PLACE, nowhere)
+    assert names_at(store, Path(SLICE_PLACE.root)) == NAMES
+    assert names_at(store, Path("/sys/fs/cgroup/other")) is PLAIN
 
 
 @pytest.mark.parametrize(
