@@ -47,6 +47,7 @@ from agent.cgroup.watch import DriftWatch
 from agent.systemdbus.manager import UNIT_EXISTS, SystemdError, SystemdManager
 from agent.systemdbus.properties import (
     ACTIVE,
+    ALLOWED_CPUS,
     CPU_WEIGHT,
     DEFAULT_DEPENDENCIES,
     DESCRIPTION,
@@ -95,12 +96,19 @@ class SystemdCgroups:
 
     def preflight(self) -> tuple[Problem, ...]:
         """See `CgroupBackend.preflight`."""
+        return (*self._obstacles(), *self._files.preflight())
+
+    def _obstacles(self) -> Iterator[Problem]:
         try:
-            self._systemd.units([self._names.root])
+            known = self._systemd.properties(self._names.root)
         except SystemdError as error:
-            mute = Problem(f"cgroupDriver: {error.message}", f"{error.hint}; {_NEEDS_SYSTEMD}")
-            return (mute, *self._files.preflight())
-        return self._files.preflight()
+            yield Problem(f"cgroupDriver: {error.message}", f"{error.hint}; {_NEEDS_SYSTEMD}")
+            return
+        if ALLOWED_CPUS not in known:
+            yield Problem(
+                f"cgroupDriver: this systemd knows no {ALLOWED_CPUS} (244 and newer do)",
+                f"a newer one, {_NEEDS_SYSTEMD}",
+            )
 
     def prepare(self) -> Prepared:
         """See `CgroupBackend.prepare`. What a crash left between a cgroup and its unit is put right, too."""

@@ -244,6 +244,17 @@ def test_a_bus_that_does_not_answer_fails_the_operation_and_is_told_before_the_s
     assert "cgroupDriver: cgroupfs" in problem.remedy
 
 
+def test_a_systemd_without_cpusets_is_told_before_the_start(host: SliceHost) -> None:
+    class Systemd239(FakeSystemd):
+        def properties(self, unit: str) -> Properties:
+            return {name: value for name, value in super().properties(unit).items() if name != ALLOWED_CPUS}
+
+    (problem,) = SystemdCgroups(host.files, Systemd239(), NAMES).preflight()
+    assert problem.blocking
+    assert "AllowedCPUs (244 and newer do)" in problem.text
+    assert "cgroupDriver: cgroupfs" in problem.remedy
+
+
 def test_a_unit_name_that_is_too_long_names_the_way_out(host: SliceHost) -> None:
     host.backend.enable(ROOT, ALL)
     with pytest.raises(EnforcementError) as caught:
