@@ -4,7 +4,7 @@ A cgroup is *bearing* if processes run on its own cpuset: containers that stand 
 pools. Pod cgroups only enclose. The order:
 
 1. enable missing controllers, top-down; open what somebody narrowed that only encloses; remove what belongs
-   to nobody; dissolve partitions that are to be none, or others, and take back from ``cpuset.cpus.exclusive``
+   to nobody; dissolve partitions that are to be none, or elsewhere, and take back from ``cpuset.cpus.exclusive``
    what is not to be there
 2. bearing cgroups give up the CPUs they may not keep; nothing grows before everything has shrunk
 3. enclosing cgroups widen to old and new, so that every child's set fits at every moment
@@ -259,7 +259,10 @@ class _PartitionOrder:
         self._new = {d: cpus_in(wanted.dirs[d].settings[EXCLUSIVE].text) for d in handing}
 
     def dissolutions(self) -> Iterator[CgroupOp]:
-        """No partition, or no valid one, is left where none is to be or another set is."""
+        """No partition, or no valid one, is left where none is to be, nor one that keeps none of its CPUs.
+
+        Of others the kernel changes the set in place: it goes by ``cpuset.cpus.exclusive`` (Linux 6.12).
+        """
         for directory in reversed([d for d in self._kinds if d in self._now]):
             if self._now[directory] != MEMBER and self._is_another(directory):
                 self._now[directory] = MEMBER
@@ -267,12 +270,12 @@ class _PartitionOrder:
 
     def _is_another(self, directory: CgroupDir) -> bool:
         settings, files = self._wanted.dirs[directory].settings, self._observed.dirs[directory].files
-        changed = any(
-            cpus_in(files.get(file, "")) != cpus_in(settings[file].text)
+        moves = any(
+            cpus_in(files.get(file, "")).isdisjoint(cpus_in(settings[file].text))
             for file in (CPUS, EXCLUSIVE)
             if file in settings
         )
-        return self._kinds[directory] == MEMBER or changed or is_invalid(files)
+        return self._kinds[directory] == MEMBER or moves or is_invalid(files)
 
     def returns(self) -> Iterator[CgroupOp]:
         """CPUs that are not handed down any more go back, children first.

@@ -298,6 +298,22 @@ class PartitionContract:
         assert cpus_of(backend, ROOT) == host.topology.online
         assert cpus_of(backend, OTHER) == CpuSet.parse("0-2")
 
+    def test_the_set_of_a_partition_changes_in_place(self, host: Host) -> None:
+        backend = host.backend
+        make_partition(backend, "2-3")
+        backend.write(POD, "cpuset.cpus", "1-3")
+        for directory in (ROOT, POD, MAIN):
+            backend.write(directory, "cpuset.cpus.exclusive", "1-3")
+        assert cpus_of(backend, ROOT) == host.topology.online - CpuSet.parse("1-3")
+        backend.write(MAIN, "cpuset.cpus", "1-3")
+        assert cpus_of(backend, MAIN) == CpuSet.parse("1-3")
+        for directory in (MAIN, POD, ROOT):
+            backend.write(directory, "cpuset.cpus.exclusive", "1-2")
+            assert cpus_of(backend, ROOT) == host.topology.online - CpuSet.parse("1-2")
+        backend.write(MAIN, "cpuset.cpus", "1-2")
+        assert cpus_of(backend, MAIN) == CpuSet.parse("1-2")
+        assert backend.read(MAIN, "cpuset.cpus.partition") == "root"
+
     def test_what_is_above_a_partition_may_be_written_as_before(self, host: Host) -> None:
         backend = host.backend
         partitioned(backend)

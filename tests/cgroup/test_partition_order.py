@@ -69,21 +69,39 @@ def test_a_partition_is_dissolved_before_its_cgroup_goes_and_then_its_cpus_go_ba
     )
 
 
-def test_a_partition_whose_set_changes_is_dissolved_and_made_again() -> None:
+def test_a_partition_whose_set_changes_stays_one() -> None:
     fake = settled(world("2-3"))
     ops = diff(world("3-4").wanted(), fake.observe())
     assert of_partitions(ops) == [
-        ("podb/fast", "partition", "member"),
         ("podb/fast", "exclusive", "3"),
         ("podb", "exclusive", "3"),
         ("", "exclusive", "3"),
         ("", "exclusive", "3-4"),
         ("podb", "exclusive", "3-4"),
         ("podb/fast", "exclusive", "3-4"),
+    ]
+    for op in ops:
+        apply(fake, [op])
+        assert 3 not in fake.effective_cpus(ROOT), f"nobody else gets what it keeps: {op}"
+    assert fake.read(FAST, PARTITION) == "root"
+    assert fake.effective_cpus(ROOT) == CpuSet.parse("0-2,5-7")
+
+
+def test_a_partition_that_keeps_none_of_its_cpus_is_dissolved_and_made_again() -> None:
+    fake = settled(world("2-3"))
+    ops = diff(world("4-5").wanted(), fake.observe())
+    assert of_partitions(ops) == [
+        ("podb/fast", "partition", "member"),
+        ("podb/fast", "exclusive", ""),
+        ("podb", "exclusive", ""),
+        ("", "exclusive", ""),
+        ("", "exclusive", "4-5"),
+        ("podb", "exclusive", "4-5"),
+        ("podb/fast", "exclusive", "4-5"),
         ("podb/fast", "partition", "root"),
     ]
     apply(fake, ops)
-    assert fake.effective_cpus(ROOT) == CpuSet.parse("0-2,5-7")
+    assert fake.effective_cpus(ROOT) == CpuSet.parse("0-3,6-7")
 
 
 def test_a_partition_that_became_invalid_gives_all_back_before_it_is_made_again() -> None:
