@@ -197,6 +197,12 @@ class CgroupBackend(Protocol):
     def write(self, directory: CgroupDir, file: str, text: str) -> Mapping[str, str]:
         """Write a file and read it back; a cpuset must be effective, too. Returns the files as read."""
 
+    def agree(self) -> None:
+        """Return when all that was written holds for whoever else writes there, too.
+
+        What he does not take is told again with the next call.
+        """
+
     def enable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
         """Give the cgroup's children these controllers."""
 
@@ -227,13 +233,15 @@ def apply(
 ) -> Mapping[CgroupDir, EnforcementError]:
     """Run ``ops`` in order; stop at the first that fails with `ApplyError`.
 
-    A memory limit below what is in use is put off, not written: it must not hold up the others. Returned
+    Cgroups come and go among others on whose files all agree; EnforcementError where they do not. A memory limit below what is in use is put off, not written: it must not hold up the others. Returned
     are the cgroups whose limit that is, and why. ``seen`` is told of each operation that is done, with the
     files that were read back. To undo a part, plan the earlier tree again and apply its difference to what
     is there now.
     """
     put_off: dict[CgroupDir, EnforcementError] = {}
     for done, op in enumerate(ops):
+        if not isinstance(op, Write):
+            backend.agree()
         try:
             files = _run(backend, op)
         except EnforcementError as error:
@@ -242,6 +250,7 @@ def apply(
             put_off[op.directory] = error
         else:
             seen(op, files)
+    backend.agree()
     return put_off
 
 

@@ -270,6 +270,9 @@ class CgroupFs:
                     self._disown(directory, file)
                 return check_read_back(shown, file, text, lambda name: _read(fd, name), self._page)
 
+    def agree(self) -> None:
+        """See `CgroupBackend.agree`. There is nobody to tell."""
+
     def enable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
         """See `CgroupBackend.enable`."""
         text = " ".join(f"+{name}" for name in controllers)

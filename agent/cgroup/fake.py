@@ -283,6 +283,9 @@ class FakeCgroups:
         self._note(directory, Write(directory, file, text))
         return seen
 
+    def agree(self) -> None:
+        """See `CgroupBackend.agree`. There is nobody to tell."""
+
     def enable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
         """See `CgroupBackend.enable`."""
         with explained(directory, SUBTREE_CONTROL, " ".join(f"+{name}" for name in controllers)):

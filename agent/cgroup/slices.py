@@ -3,13 +3,14 @@
 systemd makes and removes the cgroups, and knows what is written there as unit properties: what it writes on
 its own, after a daemon-reload or with another property of the unit, is then what we want. Each file is
 written and read back directly first, so that the kernel's own answer counts and nothing is left to be
-awaited; the property follows, and when systemd has acted on it the file is read again.
+awaited. The properties follow, of many units at once, before a cgroup is made or gains a CPU that another
+left; when systemd has acted on them the files are read again.
 
 A cgroup passes on the controllers that systemd finds a use for among the units in it, and no others. So each
 slice is made with a property for each controller. One that holds no unit passes nothing on, until the first comes.
 
-memory.oom.group is no property of a slice, and yet systemd writes 0 there with everything else of the memory
-controller. Whoever reads the cgroup puts it back: it is nobody's doing, and no drift to tell of.
+memory.oom.group is no property of a slice (OOMPolicy= is one of services and scopes), and yet systemd writes 0
+there with everything else of the memory controller. Whoever reads the cgroup puts it back: it is nobody's doing, and no drift to tell of.
 """
 
 from __future__ import annotations
@@ -33,13 +34,17 @@ from agent.cgroup.backend import (
 from agent.cgroup.layout import ROOT, CgroupDir, Kind
 from agent.cgroup.naming import SliceNames
 from agent.cgroup.tree import (
+    CPUS,
+    EXCLUSIVE,
     MEMORY_MAX,
     MEMORY_OOM_GROUP,
     MEMS,
     MEMS_EFFECTIVE,
+    PARTITION,
     KernelOffer,
     Observed,
     ObservedDir,
+    cpus_in,
     top_down,
 )
 from agent.cgroup.unitproperties import properties_of
@@ -57,6 +62,7 @@ from agent.systemdbus.properties import (
 )
 from agent.systemdbus.unitname import MAX_UNIT_NAME
 
+_GONE: Final = frozenset({"ENOENT", "ENODEV"})
 _THEIRS: Final = frozenset({Kind.NESTED, Kind.FOREIGN})
 _INNER: Final = frozenset({Kind.ROOT, Kind.QOS, Kind.POD, Kind.POOL})
 _SYSTEMDS: Final = frozenset({"cpu", "cpuset", "memory", "pids"})
@@ -91,6 +97,10 @@ class SystemdCgroups:
         self._names = names
         self._watch = watch
         self._oom_groups: set[CgroupDir] = set()
+        self._otherwise: set[CgroupDir] = set()
+        self._untold: dict[CgroupDir, dict[str, str]] = {}
+        self._some_left = False
+        """Whether a cgroup gave up CPUs in what systemd was not told yet."""
 
     # --- the subtree ------------------------------------------------------------------------
 
@@ -114,7 +124,7 @@ class SystemdCgroups:
         """See `CgroupBackend.prepare`. What a crash left between a cgroup and its unit is put right, too."""
         is_new = self._start(ROOT)
         done = self._files.prepare()
-        self._agree()
+        self._take_over()
         return replace(done, created=(*done.created, self._names.root)) if is_new else done
 
     def restore(self, prepared: Prepared) -> None:
@@ -142,7 +152,8 @@ class SystemdCgroups:
 
     def changed(self) -> frozenset[CgroupDir] | None:
         """See `CgroupBackend.changed`."""
-        return self._files.changed()
+        found, otherwise, self._otherwise = self._files.changed(), self._otherwise, set()
+        return None if found is None else found | otherwise
 
     def exists(self, directory: CgroupDir) -> bool:
         """See `CgroupBackend.exists`."""
@@ -172,6 +183,7 @@ class SystemdCgroups:
                 self._systemd.stop(self._names.unit(directory))
         self._files.remove(directory)
         self._oom_groups.discard(directory)
+        self._untold.pop(directory, None)
 
     def _start(self, directory: CgroupDir, stated: Properties = _NOTHING_YET) -> bool:
         """Start the cgroup's unit, with what was ``stated`` before; returns whether it is new."""
@@ -198,12 +210,12 @@ class SystemdCgroups:
 
     def _start_again(self, unit: str, stated: Properties) -> None:
         """Somebody stopped it: it stays loaded while its cgroup is in use."""
-        if not self._is_active(unit):
+        if self._systemd.states([unit])[unit] != ACTIVE:
             if stated:
                 self._systemd.set_properties(unit, stated)
             self._systemd.start_loaded(unit)
 
-    def _agree(self) -> None:
+    def _take_over(self) -> None:
         """Units for all cgroups there are, with what is in their files; none without a cgroup."""
         with self._systemds(ROOT, DIRECTORY):
             found = self._systemd.units([self._names.root, self._names.below])
@@ -213,15 +225,15 @@ class SystemdCgroups:
                 if layout.kind_of(directory) not in _THEIRS and not self._files.exists(directory):
                     self._systemd.stop(name)
             seen = self._files.observe().dirs
-            for directory in top_down(d for d in seen if self._is_a_slice(d)):
-                unit, stated = self._names.unit(directory), self._stated(directory, seen[directory].files)
-                if unit not in active:
-                    self._start(directory, stated)
-                known = self._systemd.properties(unit)
-                differing = {name: value for name, value in stated.items() if known.get(name) != value}
-                if differing:
-                    self._systemd.set_properties(unit, differing)
+            stated = {d: self._stated(d, seen[d].files) for d in top_down(seen) if self._is_a_slice(d)}
+            for directory, properties in stated.items():
                 self._remember(directory, seen[directory].files)
+                if self._names.unit(directory) not in active:
+                    self._start(directory, properties)
+            wanted = {self._names.unit(directory): properties for directory, properties in stated.items()}
+            known = self._systemd.properties_of([*wanted])
+            differing = {unit: _differing(wanted[unit], known[unit]) for unit in wanted}
+            self._systemd.set_properties_of({unit: more for unit, more in differing.items() if more})
 
     def _all_nodes(self, directory: CgroupDir) -> Properties:
         """What asks for the cpuset controller: all NUMA nodes there are, as if nothing was said.
@@ -232,10 +244,7 @@ class SystemdCgroups:
 
     def _stated(self, directory: CgroupDir, files: Mapping[str, str]) -> Properties:
         """What the files of a slice come to, so that systemd would not write them otherwise."""
-        stated = {
-            name: value for file, text in files.items() for name, value in properties_of(file, text).items()
-        }
-        return {**stated, **({} if files.get(MEMS) else self._all_nodes(directory))}
+        return {**_properties(files), **({} if files.get(MEMS) else self._all_nodes(directory))}
 
     def _is_a_slice(self, directory: CgroupDir) -> bool:
         return layout.kind_of(directory) not in _THEIRS
@@ -247,25 +256,61 @@ class SystemdCgroups:
         return self._files.read(directory, file)
 
     def write(self, directory: CgroupDir, file: str, text: str) -> Mapping[str, str]:
-        """See `CgroupBackend.write`."""
+        """See `CgroupBackend.write`. Nobody gains a CPU before systemd knows who has left it."""
+        gains = self._gains(directory, file, text)
+        if gains and self._some_left:
+            self.agree()
         seen = self._files.write(directory, file, text)
         self._remember(directory, seen)
-        properties = properties_of(file, text)
-        if not properties:
-            return seen
-        with self._systemds(directory, file, text):
-            self._tell(directory, properties)
-        # It has written others of the same controller, too: these are read again as if a stranger had.
-        if self._watch is not None:
-            self._watch.disown(directory, file)
-        now = {name: self._files.read(directory, name) for name in seen}
-        if now != seen:
-            meaning = f"systemd was told {', '.join(properties)} and made it {now[file]!r}"
-            hint = f"see which drop-ins it has: systemctl status {self._names.unit(directory)!r}"
-            raise EnforcementError(self._names.unit(directory), file, text, READ_BACK, meaning, hint)
-        if file == MEMORY_MAX and directory in self._oom_groups:
+        if properties_of(file, seen[file]):
+            self._untold.setdefault(directory, {})[file] = seen[file]
+            self._some_left |= file == CPUS and not gains
+        return seen
+
+    def _gains(self, directory: CgroupDir, file: str, text: str) -> bool:
+        if file == CPUS:
+            return not text or not cpus_in(text) <= cpus_in(self._files.read(directory, file))
+        return file in {EXCLUSIVE, PARTITION}
+
+    def agree(self) -> None:
+        """See `CgroupBackend.agree`. systemd is told of all files at once, and they are read again."""
+        untold = {d: files for d, files in self._untold.items() if self._files.exists(d)}
+        if untold:
+            with self._systemds(ROOT, DIRECTORY):
+                self._tell(untold)
+        self._untold, self._some_left = {}, False
+        for directory, files in untold.items():
+            try:
+                self._look_again(directory, files)
+            except EnforcementError as error:
+                if error.code not in _GONE:  # that is noticed elsewhere
+                    raise
+
+    def _tell(self, untold: Mapping[CgroupDir, Mapping[str, str]]) -> None:
+        """Return when systemd has acted."""
+        units = {self._names.unit(directory): directory for directory in untold}
+        self._systemd.set_properties_of({unit: _properties(untold[units[unit]]) for unit in units})
+        for unit, state in self._systemd.states([*units]).items():
+            if state != ACTIVE:  # somebody stopped it; its cgroup is still there
+                seen = self._files.observe(units[unit]).dirs.get(units[unit], ObservedDir())
+                self._start(units[unit], self._stated(units[unit], seen.files))
+
+    def _look_again(self, directory: CgroupDir, files: Mapping[str, str]) -> None:
+        """See that systemd has written the same.
+
+        It has written others of the same controller, too: these are read again as if a stranger had.
+        """
+        for file, text in files.items():
+            if self._watch is not None:
+                self._watch.disown(directory, file)
+            now = self._files.read(directory, file)
+            if now != text:
+                self._otherwise.add(directory)
+                meaning = f"systemd was told {', '.join(properties_of(file, text))} and made it {now!r}"
+                hint = f"see which drop-ins it has: systemctl status {self._names.unit(directory)!r}"
+                raise EnforcementError(self._names.unit(directory), file, text, READ_BACK, meaning, hint)
+        if MEMORY_MAX in files and directory in self._oom_groups:
             self._files.write(directory, MEMORY_OOM_GROUP, "1")
-        return now
 
     def _remember(self, directory: CgroupDir, files: Mapping[str, str]) -> None:
         if files.get(MEMORY_OOM_GROUP) == "1":
@@ -281,17 +326,6 @@ class SystemdCgroups:
             return replace(seen, files={**seen.files, **mended})
         return seen
 
-    def _tell(self, directory: CgroupDir, properties: Properties) -> None:
-        """Return when systemd has acted: it does what it was told before it takes the next question."""
-        unit = self._names.unit(directory)
-        self._systemd.set_properties(unit, properties)
-        if not self._is_active(unit):  # somebody stopped it; its cgroup is still there
-            seen = self._files.observe(directory).dirs.get(directory, ObservedDir())
-            self._start(directory, self._stated(directory, seen.files))
-
-    def _is_active(self, unit: str) -> bool:
-        return any(one.active_state == ACTIVE for one in self._systemd.units([unit]))
-
     def enable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
         """See `CgroupBackend.enable`."""
         self._files.enable(directory, controllers)
@@ -302,7 +336,8 @@ class SystemdCgroups:
         try:
             yield
         except SystemdError as error:
-            raise _translated(error, self._names.unit(directory), file, value) from error
+            unit = error.unit or self._names.unit(directory)
+            raise EnforcementError(unit, file, value, error.code, error.message, error.hint) from error
 
     # --- processes ----------------------------------------------------------------------------
 
@@ -327,5 +362,10 @@ class SystemdCgroups:
         return self._files.stat(directory)
 
 
-def _translated(error: SystemdError, unit: str, file: str, value: str = "") -> EnforcementError:
-    return EnforcementError(unit, file, value, error.code, error.message, error.hint)
+def _properties(files: Mapping[str, str]) -> Properties:
+    """What files come to, all together."""
+    return {name: value for file, text in files.items() for name, value in properties_of(file, text).items()}
+
+
+def _differing(wanted: Properties, known: Properties) -> Properties:
+    return {name: value for name, value in wanted.items() if known.get(name) != value}

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent.systemdbus.manager import JOB_FAILED, NO_BUS, ListedUnit, SystemdError
-from agent.systemdbus.properties import ACTIVE, ACTIVE_STATE, SIGNATURES, Properties, from_the_bus, on_the_bus
+from agent.systemdbus.properties import ACTIVE, SIGNATURES, Properties, from_the_bus, on_the_bus
+from agent.systemdbus.unitname import object_path
 
 if TYPE_CHECKING:
     from dbus_fast import Message
@@ -29,11 +31,27 @@ _PATH: Final = "/org/freedesktop/systemd1"
 _MANAGER: Final = "org.freedesktop.systemd1.Manager"
 _PROPERTIES: Final = "org.freedesktop.DBus.Properties"
 _NO_SUCH_UNIT: Final = "org.freedesktop.systemd1.NoSuchUnit"
+_NAME_COLUMN, _STATE_COLUMN, _JOB_COLUMN = 0, 3, 7
+"""Of a row that ListUnitsByNames answers with."""
 _NO_JOB: Final = 0
 _KEPT_IN: Final = ("system.control", "transient")
 """Where drop-ins of runtime properties are, of a unit with a file and of one without."""
-_PAUSE: Final = 0.02
+_PAUSE: Final = 0.002
+_AT_ONCE: Final = 100
+"""The messages that are sent before their answers are awaited."""
 _NO_BUS_HINT: Final = "is systemd the init system here, and does dbus run? systemctl status dbus.socket"
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A method call about ``unit``."""
+
+    unit: str
+    path: str
+    interface: str
+    member: str
+    signature: str
+    body: list[Any]
 
 
 class SystemdBus:
@@ -54,13 +72,31 @@ class SystemdBus:
 
     def properties(self, unit: str) -> Properties:
         """See `SystemdManager.properties`."""
-        shown = self._shown(unit)
-        return {name: from_the_bus(name, shown[name].value) for name in SIGNATURES if name in shown}
+        return self.properties_of([unit])[unit]
+
+    def properties_of(self, units: Sequence[str]) -> Mapping[str, Properties]:
+        """See `SystemdManager.properties_of`."""
+        every_interface = ""
+        asked = [_Call(u, object_path(u), _PROPERTIES, "GetAll", "s", [every_interface]) for u in units]
+        shown = {unit: found for unit, (found,) in zip(units, self._calls(asked), strict=True)}
+        return {
+            unit: {name: from_the_bus(name, found[name].value) for name in SIGNATURES if name in found}
+            for unit, found in shown.items()
+        }
 
     def set_properties(self, unit: str, properties: Properties) -> None:
         """See `SystemdManager.set_properties`."""
+        self.set_properties_of({unit: properties})
+
+    def set_properties_of(self, changes: Mapping[str, Properties]) -> None:
+        """See `SystemdManager.set_properties_of`."""
         runtime = True
-        self._manage(unit, "SetUnitProperties", "sba(sv)", [unit, runtime, _variants(unit, properties)])
+        self._calls(
+            [
+                _managers(unit, "SetUnitProperties", "sba(sv)", [unit, runtime, _variants(unit, properties)])
+                for unit, properties in changes.items()
+            ]
+        )
 
     def forget_property(self, units: Sequence[str], name: str) -> None:
         """See `SystemdManager.forget_property`.
@@ -120,19 +156,21 @@ class SystemdBus:
                 asyncio.run_coroutine_threadsafe(_disconnected(bus), loop).result(self._timeout)
         loop.call_soon_threadsafe(loop.stop)
 
-    def _shown(self, unit: str) -> dict[str, Any]:
-        (path,) = self._manage(unit, "LoadUnit", "s", [unit])
-        (shown,) = self._call(unit, path, _PROPERTIES, ("GetAll", "s", [""]))  # of all its interfaces
-        properties: dict[str, Any] = shown
-        return properties
+    def states(self, units: Sequence[str]) -> Mapping[str, str]:
+        """See `SystemdManager.states`: it does what it was told before it takes the next question."""
+        return {row[_NAME_COLUMN]: row[_STATE_COLUMN] for row in self._listed(units)}
+
+    def _listed(self, units: Sequence[str]) -> list[list[Any]]:
+        (rows,) = self._manage(units[0] if len(units) == 1 else "", "ListUnitsByNames", "as", [list(units)])
+        return list(rows)
 
     def _settled(self, unit: str, wanted: str) -> None:
         """Wait for the unit's job to end. Raises SystemdError if the unit is not as ``wanted`` then."""
         deadline = time.monotonic() + self._timeout
         while True:
-            shown = self._shown(unit)
-            state = str(shown[ACTIVE_STATE].value)
-            if shown["Job"].value[0] == _NO_JOB:
+            (row,) = self._listed([unit])
+            state = row[_STATE_COLUMN]
+            if row[_JOB_COLUMN] == _NO_JOB:
                 break
             if time.monotonic() > deadline:
                 raise SystemdError(unit, f"is {state} after {self._timeout:g} s, not {wanted}", JOB_FAILED)
@@ -142,32 +180,22 @@ class SystemdBus:
             raise SystemdError(unit, f"is {state}, not {wanted}", JOB_FAILED, hint=hint)
 
     def _manage(self, unit: str, member: str, signature: str, body: list[Any]) -> list[Any]:
-        return self._call(unit, _PATH, _MANAGER, (member, signature, body))
+        return self._calls([_managers(unit, member, signature, body)])[0]
 
-    def _call(self, unit: str, path: str, interface: str, call: tuple[str, str, list[Any]]) -> list[Any]:
-        from dbus_fast import Message, MessageType  # noqa: PLC0415 - only hosts that use systemd pay for the import
+    def _calls(self, calls: Sequence[_Call]) -> list[list[Any]]:
+        """The bodies of the answers. Many calls are under way at the same time; systemd takes them in order."""
+        answers: list[Message] = []
+        for start in range(0, len(calls), _AT_ONCE):
+            part = calls[start : start + _AT_ONCE]
+            answers += self._await(part[0].unit, self._exchange(part))
+        return [_body(call, answer) for call, answer in zip(calls, answers, strict=True)]
 
-        member, signature, body = call
-        message = Message(
-            destination=_NAME,
-            path=path,
-            interface=interface,
-            member=member,
-            signature=signature,
-            body=body,
-        )
-        answer = self._await(unit, self._exchange(message))
-        if answer.message_type is MessageType.ERROR:
-            text = str(answer.body[0]) if answer.body else answer.error_name
-            raise SystemdError(unit, f"{member}: {text}", str(answer.error_name))
-        return list(answer.body)
-
-    async def _exchange(self, message: Message) -> Message:
-        from dbus_fast.aio import MessageBus  # noqa: PLC0415 - as above
+    async def _exchange(self, calls: Sequence[_Call]) -> list[Message]:
+        from dbus_fast.aio import MessageBus  # noqa: PLC0415 - only hosts that use systemd pay for the import
 
         if self._bus is None or not self._bus.connected:
             self._bus = await MessageBus(bus_address=self._address).connect()
-        return await self._bus.call(message)
+        return await asyncio.gather(*(self._bus.call(_message(call)) for call in calls))
 
     def _await(self, unit: str, work: Coroutine[Any, Any, T]) -> T:
         """Run ``work`` on the bus's thread; after any failure the next call connects anew."""
@@ -197,6 +225,32 @@ class SystemdBus:
 
             Thread(target=serve, name="systemd-bus", daemon=True).start()
         return self._loop
+
+
+def _managers(unit: str, member: str, signature: str, body: list[Any]) -> _Call:
+    return _Call(unit, _PATH, _MANAGER, member, signature, body)
+
+
+def _message(call: _Call) -> Message:
+    from dbus_fast import Message  # noqa: PLC0415 - as above
+
+    return Message(
+        destination=_NAME,
+        path=call.path,
+        interface=call.interface,
+        member=call.member,
+        signature=call.signature,
+        body=call.body,
+    )
+
+
+def _body(call: _Call, answer: Message) -> list[Any]:
+    from dbus_fast import MessageType  # noqa: PLC0415 - as above
+
+    if answer.message_type is MessageType.ERROR:
+        text = str(answer.body[0]) if answer.body else answer.error_name
+        raise SystemdError(call.unit, f"{call.member}: {text}", str(answer.error_name))
+    return list(answer.body)
 
 
 async def _disconnected(bus: MessageBus) -> None:

@@ -80,6 +80,19 @@ class FakeSystemd:
         self._units.setdefault(unit, self._unloaded(unit)).update(properties)
         self.log.append(("set", unit, dict(properties)))
 
+    def properties_of(self, units: Sequence[str]) -> Mapping[str, Properties]:
+        """See `SystemdManager.properties_of`."""
+        return {unit: self.properties(unit) for unit in units}
+
+    def set_properties_of(self, changes: Mapping[str, Properties]) -> None:
+        """See `SystemdManager.set_properties_of`."""
+        for unit, properties in changes.items():
+            self.set_properties(unit, properties)
+
+    def states(self, units: Sequence[str]) -> Mapping[str, str]:
+        """See `SystemdManager.states`."""
+        return {unit: str(self.properties(unit)[ACTIVE_STATE]) for unit in units}
+
     def forget_property(self, units: Sequence[str], name: str) -> None:
         """See `SystemdManager.forget_property`; units have no files of their own here."""
         self._answer()

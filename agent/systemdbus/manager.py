@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -43,8 +43,14 @@ class SystemdManager(Protocol):
     def properties(self, unit: str) -> Properties:
         """The properties in `SIGNATURES` that the unit has. A unit without a file has LoadState "not-found"."""
 
+    def properties_of(self, units: Sequence[str]) -> Mapping[str, Properties]:
+        """`properties` of many units, asked for at once."""
+
     def set_properties(self, unit: str, properties: Properties) -> None:
         """Set them now and, by a drop-in below /run, after a daemon-reload, but not after a reboot."""
+
+    def set_properties_of(self, changes: Mapping[str, Properties]) -> None:
+        """`set_properties` of many units, told at once, in this order. Where one is refused the others may be set."""
 
     def forget_property(self, units: Sequence[str], name: str) -> None:
         """Take away the drop-ins that `set_properties` made for it, so that the units' own files hold again.
@@ -60,6 +66,9 @@ class SystemdManager(Protocol):
 
     def stop(self, unit: str) -> None:
         """Stop a unit; return when it is. One that is not loaded is stopped."""
+
+    def states(self, units: Sequence[str]) -> Mapping[str, str]:
+        """The ActiveState of each; systemd has acted on all that it was told before."""
 
     def units(self, patterns: Sequence[str]) -> tuple[ListedUnit, ...]:
         """The loaded units whose name fits one of the globs, by name."""

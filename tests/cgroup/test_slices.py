@@ -14,7 +14,7 @@ from agent.cgroup.layout import ROOT, CgroupDir
 from agent.cgroup.naming import SliceNames
 from agent.cgroup.plan import plan
 from agent.cgroup.slices import SystemdCgroups
-from agent.cgroup.tree import Wanted
+from agent.cgroup.tree import MakeDir, Wanted
 from agent.cgroup.unitproperties import properties_of
 from agent.domain.idset import CpuSet, NodeMask
 from agent.domain.pod import PodUid
@@ -138,8 +138,10 @@ def test_a_unit_that_somebody_stopped_is_started_with_the_next_write(
 ) -> None:
     open_up(host.backend)
     host.backend.write(MAIN, "memory.max", "8388608")
+    host.backend.agree()
     stopped(host.systemd, NAMES.unit(MAIN))
     host.backend.write(MAIN, "cpuset.cpus", "1")
+    host.backend.agree()
     assert host.shown(MAIN)["MemoryMax"] == 8_388_608, "it starts with what its files have"
     assert host.shown(MAIN)[ACTIVE_STATE] == "active"
     assert host.shown(MAIN)[ALLOWED_CPUS] == CpuSet.parse("1")
@@ -192,6 +194,7 @@ def test_a_new_memory_limit_resets_the_oom_group_only_for_a_moment(host: SliceHo
     backend = SystemdCgroups(host.files, AsSystemd(host.units()), NAMES)
     backend.write(MAIN, "memory.oom.group", "1")
     backend.write(MAIN, "memory.max", "8388608")
+    backend.agree()
     assert host.files.read(MAIN, "memory.oom.group") == "1"
 
 
@@ -220,17 +223,71 @@ def test_what_systemd_makes_otherwise_is_an_error(host: SliceHost) -> None:
             host.files.write(MAIN, "cpu.weight", "77")
 
     backend = SystemdCgroups(host.files, Stubborn(host.units()), NAMES)
+    backend.write(MAIN, "cpu.weight", "50")
     with pytest.raises(EnforcementError) as caught:
-        backend.write(MAIN, "cpu.weight", "50")
+        backend.agree()
     assert caught.value.code == "READ-BACK"
     assert "systemctl status" in caught.value.hint
+    assert MAIN in (backend.changed() or ()), "it is no more what was read back"
+    assert MAIN not in (backend.changed() or ())
+
+
+def test_systemd_is_told_of_many_cgroups_at_once_and_of_nothing_twice(host: SliceHost) -> None:
+    open_up(host.backend)
+    host.backend.agree()
+    before = len(host.systemd.log)
+    host.backend.write(MAIN, "cpu.weight", "50")
+    host.backend.write(POOL, "cpuset.cpus", "0")
+    host.backend.write(MAIN, "memory.max", "8388608")
+    assert len(host.systemd.log) == before
+    host.backend.agree()
+    host.backend.agree()
+    assert host.systemd.log[before:] == [
+        ("set", NAMES.unit(MAIN), {"CPUWeight": 50, "MemoryMax": 8_388_608}),
+        ("set", NAMES.unit(POOL), {ALLOWED_CPUS: CpuSet.parse("0")}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "gain",
+    [
+        pytest.param(lambda backend: backend.write(MAIN, "cpuset.cpus", "1-2"), id="CPUs"),
+        pytest.param(lambda backend: backend.write(POD, "cpuset.cpus.exclusive", "2"), id="exclusive CPUs"),
+        pytest.param(lambda backend: apply(backend, [MakeDir(CgroupDir("pody"))]), id="a cgroup"),
+    ],
+)
+def test_nobody_gains_a_cpu_before_systemd_knows_who_has_left_it(
+    host: SliceHost, gain: Callable[[SystemdCgroups], object]
+) -> None:
+    open_up(host.backend)
+    host.backend.write(MAIN, "cpuset.cpus", "1")
+    host.backend.write(POOL, "cpuset.cpus", "2-3")
+    host.backend.agree()
+    host.backend.write(POOL, "cpuset.cpus", "3")
+    gain(host.backend)
+    assert host.shown(POOL)[ALLOWED_CPUS] == CpuSet.parse("3")
+
+
+def test_what_systemd_was_not_told_for_want_of_an_answer_it_is_told_next_time(host: SliceHost) -> None:
+    open_up(host.backend)
+    host.backend.write(MAIN, "cpuset.cpus", "1")
+    host.backend.write(POOL, "cpuset.cpus", "2")
+    host.systemd.broken = True
+    with pytest.raises(EnforcementError, match=NO_BUS):
+        host.backend.agree()
+    host.systemd.broken = False
+    host.backend.remove(POOL)
+    before = len(host.systemd.log)
+    apply(host.backend, ())
+    assert host.systemd.log[before:] == [("set", NAMES.unit(MAIN), {ALLOWED_CPUS: CpuSet.parse("1")})]
 
 
 def test_a_bus_that_does_not_answer_fails_the_operation_and_is_told_before_the_start(host: SliceHost) -> None:
     open_up(host.backend)
     host.systemd.broken = True
+    host.backend.write(MAIN, "cpuset.cpus", "1")
     for action in (
-        lambda: host.backend.write(MAIN, "cpuset.cpus", "1"),
+        host.backend.agree,
         lambda: host.backend.make(CgroupDir("pody")),
         lambda: host.backend.remove(MAIN),
         host.backend.prepare,

@@ -55,6 +55,21 @@ class SystemdContract:
             systemd.stop(SLICE)
         assert systemd.properties(SLICE)[ACTIVE_STATE] == "inactive"
 
+    def test_many_units_are_told_and_asked_at_once(self, systemd: SystemdManager) -> None:
+        below = [f"numalettest-{number}.slice" for number in range(101)]
+        systemd.start_transient(SLICE, {})
+        systemd.start_transient(below[100], {})
+        try:
+            systemd.set_properties_of({SLICE: {CPU_QUOTA: 500_000}, below[100]: {CPU_QUOTA: 700_000}})
+            shown = systemd.properties_of([SLICE, *below])
+            assert [*shown] == [SLICE, *below]
+            assert (shown[SLICE][CPU_QUOTA], shown[below[100]][CPU_QUOTA]) == (500_000, 700_000)
+            assert systemd.states([below[100], below[0]]) == {below[100]: "active", below[0]: "inactive"}
+        finally:
+            systemd.stop(below[100])
+            systemd.stop(SLICE)
+        assert systemd.states([below[100]]) == {below[100]: "inactive"}
+
     def test_a_service_that_does_not_run_takes_limits_and_gives_them_up(
         self, systemd: SystemdManager, idle: str
     ) -> None:
