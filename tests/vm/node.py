@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.api.client import ControlClient
-from agent.cgroup.layout import CgroupDir
+from agent.cgroup.layout import CgroupDir, Kind, kind_of
 from agent.cgroup.naming import CgroupNames, names_by
 from agent.checkpoint.podrecord import decode_record, encode_record
 from agent.domain.idset import CpuSet
@@ -110,8 +110,6 @@ class Node:
             process.kill()
             process.wait()
         remove_cgroup(self.root)
-        if self.root.suffix == ".slice":
-            subprocess.run(["systemctl", "stop", self.root.name], check=True)  # and all that were in it
         if self.log.exists():
             sys.stderr.write(self.log.read_text())  # shown where a test failed
 
@@ -183,8 +181,9 @@ class Node:
                 return error.code, error.read().decode()
 
     def cgroups(self) -> list[str]:
-        """All pods' cgroups there are, relative to the root."""
-        return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("pod*") if path.is_dir())
+        """All pods' cgroups there are, as the layout calls them."""
+        paths = (str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_dir())
+        return sorted(found for found in map(self.names.directory, paths) if kind_of(found) is Kind.POD)
 
     def files(self) -> Mapping[str, bytes]:
         """What is stored of allocations: nothing of what containers do meanwhile, nor what is just being written."""
@@ -306,14 +305,15 @@ def wait_until(
 
 
 def remove_cgroup(root: Path) -> None:
-    """Kill everything in a cgroup and below it, and remove it."""
-    if not root.exists():
-        return
-    (root / "cgroup.kill").write_text("1")
-    wait_until(lambda: "populated 0" in (root / "cgroup.events").read_text(), f"{root} is empty")
-    for directory in sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True):
-        directory.rmdir()
-    root.rmdir()
+    """Kill everything in a cgroup and below it, and remove it; with a slice go the units that were in it."""
+    if root.exists():
+        (root / "cgroup.kill").write_text("1")
+        wait_until(lambda: "populated 0" in (root / "cgroup.events").read_text(), f"{root} is empty")
+        for directory in sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True):
+            directory.rmdir()
+        root.rmdir()
+    if root.suffix == ".slice":
+        subprocess.run(["systemctl", "stop", root.name], check=True)
 
 
 def free_port() -> int:

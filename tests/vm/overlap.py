@@ -102,10 +102,15 @@ def look(root: str) -> tuple[list[Slice], list[str]]:
     """
     slices: list[Slice] = []
     cgroups: list[str] = []
-    classes = (root, f"{root}/burstable", f"{root}/besteffort")
-    pods = [path for one in classes for path, _ in _directories(one) if "/pod" in path]
+    pods: list[str] = []
+    for path, _ in _directories(root):
+        word = word_of(path)
+        if word in {"burstable", "besteffort"}:
+            pods += [pod for pod, _ in _directories(path)]
+        elif word.startswith("pod"):
+            pods.append(path)
     for path, inode in [found for pod in pods for found in _directories(pod)]:
-        if path.endswith("/shared.pool"):
+        if word_of(path) == "shared.pool":
             cgroups += [container for container, _ in _directories(path)]
             continue
         try:
@@ -116,6 +121,12 @@ def look(root: str) -> tuple[list[Slice], list[str]]:
         if cpus:
             slices.append(Slice(path, inode, cpus))
     return slices, cgroups
+
+
+def word_of(path: str) -> str:
+    """What the layout calls the cgroup; a slice has the names of those above it in front."""
+    name = path.rpartition("/")[2]
+    return name.removesuffix(".slice").rpartition("-")[2] if name.endswith(".slice") else name
 
 
 def processes_in(cgroup: str) -> Iterator[tuple[int, set[int]]]:

@@ -15,6 +15,7 @@ import pytest
 
 from agent.domain.idset import CpuSet
 from tests.vm.node import (
+    DRIVER,
     MOUNT,
     Node,
     allowed,
@@ -50,27 +51,29 @@ def repaired(node: Node, path: Path, right: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "text"),
+    ("directory", "file", "text"),
     [
-        pytest.param("poduid-web/main/cpuset.cpus", "1", id="an exclusive container's CPUs"),
-        pytest.param("poduid-web/shared.pool/cpuset.cpus", "", id="a pool that would inherit"),
-        pytest.param("poduid-web/shared.pool/cpuset.mems", "1", id="memory nodes"),
-        pytest.param("poduid-web/cpuset.cpus", "0-15", id="a pod's CPUs"),
-        pytest.param("poduid-web/main/cpu.max", "1000 100000", id="a quota"),
-        pytest.param("poduid-web/shared.pool/cpu.weight", "7", id="a weight"),
-        pytest.param("poduid-web/main/memory.max", "max", id="a memory limit"),
-        pytest.param("poduid-web/main/memory.oom.group", "0", id="whom the OOM killer takes"),
-        pytest.param("besteffort/cpu.weight", "9", id="the weight of a class"),
+        pytest.param("poduid-web/main", "cpuset.cpus", "1", id="an exclusive container's CPUs"),
+        pytest.param("poduid-web/shared.pool", "cpuset.cpus", "", id="a pool that would inherit"),
+        pytest.param("poduid-web/shared.pool", "cpuset.mems", "1", id="memory nodes"),
+        pytest.param("poduid-web", "cpuset.cpus", "0-15", id="a pod's CPUs"),
+        pytest.param("poduid-web/main", "cpu.max", "1000 100000", id="a quota"),
+        pytest.param("poduid-web/shared.pool", "cpu.weight", "7", id="a weight"),
+        pytest.param("poduid-web/main", "memory.max", "max", id="a memory limit"),
+        pytest.param("poduid-web/main", "memory.oom.group", "0", id="whom the OOM killer takes"),
+        pytest.param("besteffort", "cpu.weight", "9", id="the weight of a class"),
     ],
 )
-def test_a_file_that_somebody_wrote_is_put_right(watched: Node, file: str, text: str) -> None:
+def test_a_file_that_somebody_wrote_is_put_right(watched: Node, directory: str, file: str, text: str) -> None:
     process = watched.spawn("web", "main")
-    cpus, path = allowed(process.pid), watched.root / file
+    cpus, path = allowed(process.pid), watched.at(directory) / file
     right, before = text_of(path), told(watched)
     # Not by this process: whoever writes is another program.
     subprocess.run(["sh", "-c", f"echo '{text}' >{path}"], check=True)
     repaired(watched, path, right)
-    wait_until(lambda: told(watched) == before + 1, "it is told once")
+    # systemd resets it on its own, which is no drift.
+    once = 0 if DRIVER == "systemd" and file == "memory.oom.group" else 1
+    wait_until(lambda: told(watched) == before + once, "it is told once")
     wait_until(lambda: watched.client.call("GET", "/v1/deviations") == {"deviations": []}, "nothing deviates")
     assert allowed(process.pid) == cpus
 
@@ -78,8 +81,8 @@ def test_a_file_that_somebody_wrote_is_put_right(watched: Node, file: str, text:
 @pytest.mark.parametrize(
     ("directory", "file", "text", "right"),
     [
-        pytest.param(".", "cpuset.cpus", "1", MOUNT, id="the root's CPUs"),
-        pytest.param(".", "cpuset.mems", "1", MOUNT, id="the root's memory nodes"),
+        pytest.param("", "cpuset.cpus", "1", MOUNT, id="the root's CPUs"),
+        pytest.param("", "cpuset.mems", "1", MOUNT, id="the root's memory nodes"),
         pytest.param("besteffort", "cpuset.cpus", "0", MOUNT, id="a class's CPUs"),
         pytest.param("poduid-web", "cpuset.mems", "1", MOUNT, id="a pod's memory nodes"),
         pytest.param(
@@ -96,14 +99,18 @@ def test_a_cpuset_that_only_has_to_leave_room_is_opened_and_told_by_its_own_path
 ) -> None:
     process, before = watched.spawn("web", "main"), told(watched)
     cpus, counted = allowed(process.pid), repairs(watched, file)
-    everything = text_of(watched.root / right / f"{file}.effective")
+    above = right if isinstance(right, Path) else watched.at(right)
+    everything = text_of(above / f"{file}.effective")
+    path = watched.at(directory) / file
     # The highest CPU of a pool is on none of the first ones.
     narrow = text or str(max(CpuSet.parse(everything)))
-    subprocess.run(["sh", "-c", f"echo {narrow} >{watched.root / directory / file}"], check=True)
-    repaired(watched, watched.root / directory / file, everything)
+    subprocess.run(["sh", "-c", f"echo {narrow} >{path}"], check=True)
+    repaired(watched, path, everything)
     wait_until(lambda: told(watched) == before + 1, "it is told once")
-    shown = "root" if directory == "." else directory
-    assert f"cgroup {shown} had drifted and was put right: {file} was {narrow}" in watched.log.read_text()
+    assert (
+        f"cgroup {directory or 'root'} had drifted and was put right: {file} was {narrow}"
+        in watched.log.read_text()
+    )
     assert repairs(watched, file) == counted + 1
     wait_until(lambda: watched.client.call("GET", "/v1/deviations") == {"deviations": []}, "nothing deviates")
     assert allowed(process.pid) == cpus
@@ -126,8 +133,8 @@ def test_a_cgroup_that_somebody_removed_is_made_again(watched: Node) -> None:
 def test_a_pod_that_somebody_removed_is_made_again(watched: Node) -> None:
     crowd = watched.at("besteffort/poduid-crowd")
     right = text_of(crowd / "cpuset.cpus")
-    for directory in ("shared.pool/main", "shared.pool", "."):
-        Path(crowd, directory).rmdir()
+    for directory in ("/shared.pool/main", "/shared.pool", ""):
+        watched.at(f"besteffort/poduid-crowd{directory}").rmdir()
     repaired(watched, crowd / "cpuset.cpus", right)
     wait_until(lambda: watched.client.call("GET", "/v1/deviations") == {"deviations": []}, "nothing deviates")
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from agent.api.client import ControlError
+from agent.cgroup.layout import group_of
 from agent.domain.idset import CpuSet
 from tests.vm.node import NUMALET, Json, Node, allowed, best_effort, exclusive, held, is_alive, mixed, running
 
@@ -132,8 +133,7 @@ def own_cpus(pod: Json) -> CpuSet:
 
 def pod_cgroup(node: Node, pod: Json) -> str:
     inside = Path(pod["containers"][0]["cgroup"]).relative_to(node.root)
-    (found,) = (path for path in (inside, *inside.parents) if path.name.startswith("poduid-"))
-    return str(found)
+    return group_of(node.names.directory(str(inside)))
 
 
 def say(text: str) -> None:

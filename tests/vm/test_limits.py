@@ -118,18 +118,21 @@ def test_shared_containers_have_quotas_and_exclusive_ones_none(node: Node) -> No
     limited = container("half", {"requests": {"cpu": "250m"}, "limits": {"cpu": "500m"}})
     main = container("main", amounts("2", "64Mi"))
     node.admit(pod("web", main, limited, container("free"), resources=amounts("4", "512Mi")))
-    web = node.at("poduid-web")
-    assert {d: text_of(web / d / "cpu.max") for d in (".", "main", "shared.pool")} == {
-        ".": "max 100000",
-        "main": "max 100000",
-        "shared.pool": "200000 100000",
+    inside = ("", "/main", "/shared.pool", "/shared.pool/half", "/shared.pool/free")
+    assert {d: text_of(node.at(f"poduid-web{d}") / "cpu.max") for d in inside} == {
+        "": "max 100000",
+        "/main": "max 100000",
+        "/shared.pool": "200000 100000",
+        "/shared.pool/half": "50000 100000",
+        "/shared.pool/free": "max 100000",
     }
-    assert text_of(web / "shared.pool/half/cpu.max") == "50000 100000"
-    assert text_of(web / "shared.pool/free/cpu.max") == "max 100000"
     # runc's formula: 4096, 2048 and 256 shares; the last container states nothing in a pod of 4 CPUs
-    assert text_of(web / "cpu.weight") == "303"
-    assert text_of(web / "main/cpu.weight") == "174"
-    assert text_of(web / "shared.pool/half/cpu.weight") == "35"
+    stating = ("", "/main", "/shared.pool/half")
+    assert {d: text_of(node.at(f"poduid-web{d}") / "cpu.weight") for d in stating} == {
+        "": "303",
+        "/main": "174",
+        "/shared.pool/half": "35",
+    }
 
 
 def test_burstable_and_best_effort_pods_live_in_their_class_on_the_node_shared_pool(node: Node) -> None:
@@ -139,11 +142,11 @@ def test_burstable_and_best_effort_pods_live_in_their_class_on_the_node_shared_p
     slice_ = CpuSet.parse(node.admit(exclusive("fast", "4"))["containers"][0]["cpus"])
     shared = CpuSet.parse(text_of(ONLINE)) - slice_
     burstable, idle = node.at("burstable/poduid-burst"), node.at("besteffort/poduid-idle")
-    assert node.cgroup("burst", "main") == burstable / "shared.pool/main"
-    assert node.cgroup("idle", "main") == idle / "shared.pool/main"
+    assert node.cgroup("burst", "main") == node.at("burstable/poduid-burst/shared.pool/main")
+    assert node.cgroup("idle", "main") == node.at("besteffort/poduid-idle/shared.pool/main")
     for name in ("burst", "idle"):
         assert allowed(node.spawn(name, "main").pid) == shared
-    assert text_of(burstable / "shared.pool/main/memory.max") == str(64 * MIB)
+    assert text_of(node.cgroup("burst", "main") / "memory.max") == str(64 * MIB)
     assert text_of(burstable / "cpu.max") == "max 100000"
     assert text_of(node.at("burstable") / "cpu.weight") == text_of(burstable / "cpu.weight") == "59"
     assert text_of(node.at("besteffort") / "cpu.weight") == text_of(idle / "cpu.weight") == "1"
