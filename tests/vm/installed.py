@@ -1,4 +1,7 @@
-"""The Debian package on a machine: its service, and what a user does with it."""
+"""The Debian package on a machine: its service, and what a user does with it.
+
+Its configuration is the packaged one, with the driver of `tests.vm.node.DRIVER`.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,25 @@ from pathlib import Path
 from typing import Final
 
 from agent.api.client import ControlClient
-from tests.vm.node import MOUNT, Json, allowed, is_alive, process_status, remove_cgroup, wait_until
+from agent.cgroup.layout import CgroupDir
+from agent.cgroup.naming import names_by
+from tests.vm.node import (
+    DEFAULT_ROOT,
+    DRIVER,
+    Json,
+    allowed,
+    is_alive,
+    process_status,
+    remove_cgroup,
+    wait_until,
+)
 from tests.vm.units import systemctl
 
 DEBS: Final = Path("/opt/debs")
 """scripts/vm-lane puts the packages there: the same build as revisions 1 and 2."""
 UNIT: Final = "numalet.service"
-ROOT: Final = MOUNT / "numalet"
+ROOT: Final = DEFAULT_ROOT
+CONFIG: Final = Path("/etc/numalet/config.yaml")
 DROP_IN: Final = Path(f"/run/systemd/system/{UNIT}.d/test.conf")
 COMMAND: Final = "/usr/bin/numalet"
 """Not the tree's, which comes first in the guest's PATH."""
@@ -39,8 +54,20 @@ class Installed:
         assert done.returncode == 0, done.stdout
         return done.stdout
 
-    def install(self, revision: int) -> str:
-        """Install or upgrade."""
+    def install(self) -> str:
+        """Install on a machine that never had it, and choose the driver as an administrator does."""
+        printed = self._unpack(1)
+        if DRIVER != "cgroupfs":
+            with CONFIG.open("a") as config:
+                config.write(f"\ncgroupDriver: {DRIVER}\n")
+            systemctl("restart", UNIT)
+        return printed
+
+    def upgrade(self) -> str:
+        """Install the next revision."""
+        return self._unpack(2)
+
+    def _unpack(self, revision: int) -> str:
         found = list(DEBS.glob(f"numalet_*-{revision}_*.deb"))
         assert len(found) == 1, f"{DEBS} has {found}: run scripts/vm-lane, which puts them there"
         return self.dpkg("--install", *found)
@@ -54,6 +81,10 @@ class Installed:
         done = subprocess.run([COMMAND, *words], capture_output=True, text=True, check=False, cwd="/")
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def at(self, directory: str) -> Path:
+        """A cgroup of the layout, as ``poduid-web/main``."""
+        return ROOT / names_by(DRIVER, str(ROOT)).path(CgroupDir(directory))
 
     def pods(self) -> dict[str, Json]:
         """All pods by name."""

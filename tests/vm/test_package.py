@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.vm.installed import DROP_IN, ROOT, UNIT, Installed
-from tests.vm.node import allowed, best_effort, manifest, mixed, remove_cgroup, text_of, wait_until
+from tests.vm.installed import CONFIG, DROP_IN, ROOT, UNIT, Installed
+from tests.vm.node import DRIVER, allowed, best_effort, manifest, mixed, remove_cgroup, text_of, wait_until
 from tests.vm.units import systemctl
 
 pytestmark = pytest.mark.vm
@@ -47,7 +47,7 @@ def installed(files_before: set[str]) -> Iterator[Installed]:
         stack.callback(host.close)
         DROP_IN.parent.mkdir(parents=True)
         DROP_IN.write_text("[Service]\nWatchdogSec=15\nTimeoutAbortSec=20\n")
-        host.install(1)
+        host.install()
         yield host
 
 
@@ -74,12 +74,12 @@ def test_pods_come_by_command_and_by_directory_and_have_real_processes(installed
 
 def test_a_reload_an_end_by_sigkill_and_a_hang_are_nothing_to_a_pod(installed: Installed) -> None:
     held, placed, first = installed.held(), installed.placed(), installed.show("MainPID")
-    config = Path("/etc/numalet/config.yaml")
-    shipped = config.read_text()
-    config.write_text(shipped + "\npodPidsLimit: 321\n")
+    before = CONFIG.read_text()
+    CONFIG.write_text(before + "\npodPidsLimit: 321\n")
     systemctl("reload", UNIT)
-    wait_until(lambda: text_of(ROOT / "poduid-web/pids.max") == "321", "the limit is in the kernel")
-    config.write_text(shipped)
+    limit = installed.at("poduid-web") / "pids.max"
+    wait_until(lambda: text_of(limit) == "321", "the limit is in the kernel")
+    CONFIG.write_text(before)
     assert installed.show("MainPID") == first
 
     systemctl("kill", "--signal=KILL", UNIT)
@@ -96,7 +96,7 @@ def test_a_reload_an_end_by_sigkill_and_a_hang_are_nothing_to_a_pod(installed: I
 
 def test_an_upgrade_leaves_every_process_where_it_is(installed: Installed) -> None:
     held, placed, before = installed.held(), installed.placed(), installed.show("MainPID")
-    printed = installed.install(2)
+    printed = installed.upgrade()
     assert re.search(r"Unpacking numalet \(.*-2\) over \(.*-1\)", printed)
     assert installed.restarted(before), "the upgrade has returned with the new daemon ready"
     assert (installed.held(), installed.placed()) == (held, placed)
@@ -122,7 +122,7 @@ def test_removed_it_keeps_state_configuration_and_running_processes_and_says_so(
     assert installed.placed() == placed != []
     assert not Path("/usr/lib/numalet").exists()
     assert Path("/var/lib/numalet/cpu_manager_state").exists()
-    assert Path("/etc/numalet/config.yaml").exists()
+    assert CONFIG.exists()
     assert systemctl("show", "--value", "--property=AllowedCPUs", "system.slice").strip() == ""
 
 
@@ -131,11 +131,14 @@ def test_purged_it_leaves_running_processes_their_cgroups_and_else_nothing(
 ) -> None:
     placed = installed.placed()
     printed = installed.dpkg("--purge", "numalet")
-    assert f"{ROOT}/poduid-web/main/cgroup.procs:1" in printed
+    assert f"{installed.at('poduid-web/main')}/cgroup.procs:1" in printed
     assert installed.placed() == placed != []
     left = {path.name for path in ROOT.rglob("*") if path.is_dir()}
-    assert "poduid-web" in left
+    assert installed.at("poduid-web").exists()
     assert not any("quiet" in name for name in left)
+    if DRIVER == "systemd":
+        known = systemctl("list-units", "--plain", "--no-legend", "numalet*.slice").splitlines()
+        assert {line.split()[0] for line in known} == {ROOT.name} | left
     remove_cgroup(ROOT)
     assert files() - files_before == set()
     assert files_before - files() == set()

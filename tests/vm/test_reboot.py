@@ -51,7 +51,7 @@ def test_a_boot_brings_back_pods_isolation_and_the_service_in_a_pod_by_itself() 
 
 def set_up(host: Installed) -> dict[str, object]:
     """Install, give it pods of each source, and a service that is enabled; what the pods hold."""
-    host.install(1)
+    host.install()
     Path("/etc/numalet/manifests/web.yaml").write_text(manifest(mixed("web")))
     api = Path("/run/api.yaml")
     api.write_text(manifest(exclusive("db"), best_effort("log")))
