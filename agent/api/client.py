@@ -6,12 +6,15 @@ import json
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
+
+from httptools import HttpParserError, HttpResponseParser
 
 from agent.errors import NumaletError
 
 Json = dict[str, Any]
 
+_PART: Final = 1 << 16
 _STRANGER: Final = "what listens there answers as no numalet daemon does"
 
 
@@ -39,8 +42,7 @@ class ControlClient:
                 connection.connect(str(self.path))
                 with suppress(BrokenPipeError, ConnectionResetError):  # refused unread: the answer says why
                     connection.sendall(head.encode("ascii") + body)
-                with connection.makefile("rb") as stream:
-                    status, raw = _answer(stream)
+                status, raw = _answer(connection)
             answer = _object(raw)
         except (OSError, ValueError) as error:
             raise self._unreachable(error) from error
@@ -61,22 +63,33 @@ class ControlClient:
         return ControlError(0, f"{self.path}: {error}", hint="see the daemon's log")
 
 
-def _answer(stream: BinaryIO) -> tuple[int, bytes]:
-    """Status and body; ValueError for what is no answer of ours.
+class _Answer:
+    """An HTTP answer, as httptools tells it."""
 
-    http.client would do, too, but it loads e-mail and TLS: a fifth of the start of every command.
-    """
-    words = stream.readline().split()
-    if not words:
-        raise ValueError("the connection ended without an answer")
-    if len(words) < 2 or words[0] != b"HTTP/1.1":
-        raise ValueError(_STRANGER)
-    length = 0
-    while line := stream.readline().strip():
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            length = int(value)
-    return int(words[1]), stream.read(length)
+    def __init__(self) -> None:
+        self.body = b""
+        self.is_whole = False
+
+    def on_body(self, part: bytes) -> None:
+        self.body += part
+
+    def on_message_complete(self) -> None:
+        self.is_whole = True
+
+
+def _answer(connection: socket.socket) -> tuple[int, bytes]:
+    """Status and body; ValueError for what is no answer."""
+    answer = _Answer()
+    parser = HttpResponseParser(answer)
+    while not answer.is_whole:
+        part = connection.recv(_PART)
+        if not part:
+            raise ValueError("the connection ended without an answer")
+        try:
+            parser.feed_data(part)
+        except HttpParserError as error:
+            raise ValueError(_STRANGER) from error
+    return parser.get_status_code(), answer.body
 
 
 def _object(raw: bytes) -> Json:
