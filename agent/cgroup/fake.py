@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.cgroup import layout
 from agent.cgroup.backend import (
@@ -84,8 +84,7 @@ class _Cgroup:
     usage: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Effective:
+class _Effective(NamedTuple):
     """Where the processes of a cgroup run."""
 
     cpus: CpuSet
@@ -270,7 +269,7 @@ class FakeCgroups:
         """See `CgroupBackend.write`."""
         with explained(directory, file, text):
             self._inject(directory, file)
-            self._show(directory, file)
+            self._check_is_there(directory, file)
             if file == MEMORY_MAX:
                 check_usage(directory, text, int(self._show(directory, "memory.current")))
             self._cgroups[directory].files[file] = self._accepted(directory, file, text)
@@ -385,9 +384,12 @@ class FakeCgroups:
         cgroup = self._find(directory)
         if file == SUBTREE_CONTROL:
             return " ".join(sorted(cgroup.subtree))
+        self._check_is_there(directory, file)
+        return _content(file, cgroup.files, lambda: self._effective(directory))
+
+    def _check_is_there(self, directory: CgroupDir, file: str) -> None:
         if _CONTROLLER_OF.get(file) not in self._available(directory) or file in self.absent:
             raise kernel_error(errno.ENOENT)
-        return _content(file, cgroup.files, lambda: self._effective(directory))
 
     def _effective(self, directory: CgroupDir) -> _Effective:
         if directory != ROOT:

@@ -34,10 +34,10 @@ from agent.containermanager.events import EventKind
 from agent.containermanager.hostisolation import Host
 from agent.containermanager.machine import Machine
 from agent.containermanager.predecessor import left_behind
-from agent.domain.idset import NO_CPUS, CpuSet
+from agent.domain.idset import CpuSet
 from agent.domain.pod import CPU_ISOLATION, CpuIsolation, Pod, PodUid
 from agent.domain.qos import qos_class
-from agent.domain.state import CpuState, NodeState
+from agent.domain.state import NodeState
 from agent.errors import HostError, StateError
 
 READ_AT_ONCE: Final = 16
@@ -289,7 +289,7 @@ class Enforcer:
             memory_isolation=memory,
             kernel=self._kernel,
             cgroup=self._settings,
-            withheld=self._withheld,
+            withheld=self.machine.withheld,
         )
 
     def directories(self, state: NodeState, pod: Pod) -> Mapping[str, CgroupDir]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import Self
 
 from agent.admission import Managers, new_managers
 from agent.config.check import memory_hint
-from agent.domain.idset import CpuSet
+from agent.domain.idset import NO_CPUS, CpuSet
 from agent.domain.settings import Settings
+from agent.domain.state import CpuState
 from agent.domain.topology import Topology
 from agent.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Machine:
-    """One topology under one set of settings."""
+    """One topology under one set of settings. Not slotted: what each pod's plan asks for is worked out once."""
 
     topology: Topology
     settings: Settings
@@ -31,6 +33,12 @@ class Machine:
             error.hint = memory_hint(error, arithmetic)
             raise
         return cls(topology=topology, settings=settings, managers=managers)
+
+    @cached_property
+    def withheld(self) -> CpuSet:
+        """The CPUs that no pod is given, not to share either: none where no CPU policy hands any out."""
+        shareable = self.managers.cpu.adapted(CpuState()).default
+        return self.topology.online - shareable if shareable else NO_CPUS
 
     def sparing(self, held: CpuSet) -> Self:
         """The machine that reserves CPUs nobody holds, where there are and the operator named none.

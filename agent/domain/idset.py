@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import ClassVar, Self
 
 MAX_ID = 65_535
@@ -23,6 +24,20 @@ def iter_bits(bits: int) -> Iterator[int]:
         low = bits & -bits
         yield low.bit_length() - 1
         bits ^= low
+
+
+@lru_cache(maxsize=256)
+def _listed(bits: int) -> str:
+    """See `IdSet.__str__`. Pure: a shared pool is written for every pod that shares it."""
+    parts = []
+    while bits:
+        low = bits & -bits
+        carried = bits + low  # through the lowest run, to the bit above it
+        end = carried & -carried
+        first, last = low.bit_length() - 1, end.bit_length() - 2
+        parts.append(str(first) if first == last else f"{first}-{last}")
+        bits = carried ^ end
+    return ",".join(parts)
 
 
 class IdSet:
@@ -87,16 +102,7 @@ class IdSet:
 
     def __str__(self) -> str:
         """Render the canonical list format: ascending, runs of two and more as ``a-b``."""
-        parts = []
-        bits = self.bits
-        while bits:
-            low = bits & -bits
-            carried = bits + low  # through the lowest run, to the bit above it
-            end = carried & -carried
-            first, last = low.bit_length() - 1, end.bit_length() - 2
-            parts.append(str(first) if first == last else f"{first}-{last}")
-            bits = carried ^ end
-        return ",".join(parts)
+        return _listed(self.bits)
 
     def __repr__(self) -> str:
         return f'{type(self).__name__}("{self}")'

@@ -97,6 +97,11 @@ class Resources:
         return all(request > 0 and request == limit for request, limit in stated)
 
     @cached_property
+    def is_stated(self) -> bool:
+        """Whether any request or limit of cpu or memory is above zero."""
+        return any(stated(name).nano > 0 for stated in (self.request, self.limit) for name in (CPU, MEMORY))
+
+    @cached_property
     def memory_requests(self) -> Mapping[ResourceName, Quantity]:
         """The requests of memory types, ascending by name."""
         return {name: quantity for name, quantity in sorted(self.requests.items()) if is_memory_type(name)}

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from enum import Enum
 from operator import attrgetter
 
-from agent.domain.pod import CPU, MEMORY, Container, Pod, Resources
+from agent.domain.pod import Container, Pod, Resources
 
 _is_pinned = attrgetter("is_pinned")
+_is_stated = attrgetter("is_stated")
 
 
 class QosClass(Enum):
@@ -49,8 +50,4 @@ def why_qos(pod: Pod) -> str:
 def _class_of(stated: Sequence[Resources]) -> QosClass:
     if stated and all(map(_is_pinned, stated)):
         return QosClass.GUARANTEED
-    return QosClass.BURSTABLE if any(map(_states_some, stated)) else QosClass.BEST_EFFORT
-
-
-def _states_some(resources: Resources) -> bool:
-    return any(resources.request(name).nano > 0 or resources.limit(name).nano > 0 for name in (CPU, MEMORY))
+    return QosClass.BURSTABLE if any(map(_is_stated, stated)) else QosClass.BEST_EFFORT
