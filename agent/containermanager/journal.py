@@ -1,6 +1,6 @@
 """What is on disk: both checkpoints and a record per pod, written so that a crash leaves all or none.
 
-Admission writes cpu, memory, then the record: without its record an entry is stale and is released
+Admission writes both checkpoints, then the record: without its record an entry is stale and is released
 at the next start. Removal drops the record first. A record is thus what makes a pod known.
 """
 

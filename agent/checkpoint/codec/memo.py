@@ -29,9 +29,9 @@ class _Part:
         stays = any(new)
         self.uids[here] = [uid] if stays else []
         for column, text in enumerate(new):
-            sizes, whole = self.sizes[column], self.texts[column]
+            sizes, whole = self.sizes[column], memoryview(self.texts[column])
             start = sum(sizes[:at])
-            self.texts[column] = whole[:start] + text + whole[start + sum(sizes[here]) :]
+            self.texts[column] = b"".join((whole[:start], text, whole[start + sum(sizes[here]) :]))
             sizes[here] = [len(text)] if stays else []
 
 
