@@ -7,11 +7,8 @@ from functools import partial
 
 from agent.domain.hints import Deferred, Hints, Impossible, Wish
 from agent.domain.idset import CpuSet, NodeMask
-from agent.domain.maskspace import MaskSpace, mask_space
+from agent.domain.maskspace import Levels, MaskSpace, at_hand, mask_space, of_other_sizes
 from agent.domain.topology import NodeId, Topology
-
-_BySize = Iterator[tuple[int, list[int]]]
-"""Sizes, ascending, with sets of as many nodes."""
 
 
 class HintSearch:
@@ -34,26 +31,26 @@ class HintSearch:
         space = mask_space(self.ids)
         free = [(cpus & available.bits).bit_count() for cpus in self.cpus]
         missing = request - len(reusable)
-        able = partial(_able, space, free, missing, self._nodes_of(reusable))
+        able = at_hand(space, partial(_able, space, free, missing, self._nodes_of(reusable)))
         fewest = self.min_affinity_size(request)
         if sum(free) < missing:
             return Impossible(self._too_few(sum(free) + len(reusable), request))
         other: tuple[int, ...] | Deferred
         if self.spans:
-            preferred, other = self._by_sockets(able(), fewest)
+            preferred, other = self._by_sockets(able, fewest)
         else:
             preferred = next((tuple(masks) for size, masks in able() if size == fewest), ())
-            other = Deferred(lambda: [mask for size, masks in able() if size != fewest for mask in masks])
+            other = of_other_sizes(space, able, fewest)
         if preferred or any(masks for _, masks in able()):
             return Hints(preferred, other, complete=space.complete)
         return Impossible(self._none_narrow(request))
 
-    def _by_sockets(self, able: _BySize, fewest: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _by_sockets(self, able: Levels, fewest: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Preferred and other sets under align-by-socket."""
         sockets = -(-fewest // self.nodes_per_socket)
         preferred: list[int] = []
         other: list[int] = []
-        for size, masks in able:
+        for size, masks in able():
             for mask in masks:
                 near = size == fewest or self.spans[mask].bit_count() == sockets
                 (preferred if near else other).append(mask)
@@ -81,7 +78,7 @@ class HintSearch:
         )
 
 
-def _able(space: MaskSpace, free: Sequence[int], missing: int, must: int) -> _BySize:
+def _able(space: MaskSpace, free: Sequence[int], missing: int, must: int) -> Iterator[tuple[int, list[int]]]:
     """By size, the sets that have ``missing`` CPUs free and contain ``must``."""
     for size, (masks, sums) in enumerate(zip(space.levels, space.sums(free), strict=True), start=1):
         serving = [mask for mask, total in zip(masks, sums, strict=True) if total >= missing]

@@ -11,14 +11,20 @@ order, at the end of the list of that size: each list is made by adding to tails
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from math import comb
 from typing import Final
 
+from agent.domain.hints import Deferred
+
 EXACT_NODES: Final = 16
 MAX_MASKS: Final = (1 << EXACT_NODES) - 1
+FEW_NODES: Final = 2
+
+Levels = Callable[[], Iterable[tuple[int, list[int]]]]
+"""Sizes, ascending, with sets of as many nodes. Pure: called again, it searches again."""
 
 
 class MaskSpace:
@@ -58,6 +64,25 @@ def _sums_by_size(weights: Sequence[int], widest: int) -> Iterator[list[int]]:
                 tail = len(narrower) - comb(count - place - 1, size - 1)
                 sums += map(weights[place].__add__, narrower[tail:])
         yield sums
+
+
+def at_hand(space: MaskSpace, levels: Levels) -> Levels:
+    """``levels``, searched at once where that costs less than to begin again later: `FEW_NODES`."""
+    if len(space.ids) > FEW_NODES:
+        return levels
+    found = tuple(levels())
+    return lambda: found
+
+
+def of_other_sizes(space: MaskSpace, levels: Levels, size: int) -> tuple[int, ...] | Deferred:
+    """The sets in ``levels`` that have more or fewer than ``size`` nodes; for few nodes listed at once."""
+    if len(space.ids) > FEW_NODES:
+        return Deferred(lambda: _of_other_sizes(levels, size))
+    return tuple(_of_other_sizes(levels, size))
+
+
+def _of_other_sizes(levels: Levels, size: int) -> list[int]:
+    return [mask for other, masks in levels() if other != size for mask in masks]
 
 
 @lru_cache(maxsize=16)

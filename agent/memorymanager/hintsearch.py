@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
 from typing import Final
 
-from agent.domain.hints import Deferred, Hints
+from agent.domain.hints import Hints
 from agent.domain.idset import NodeMask
-from agent.domain.maskspace import EXACT_NODES, MaskSpace, mask_space
+from agent.domain.maskspace import EXACT_NODES, MaskSpace, at_hand, mask_space, of_other_sizes
 from agent.domain.pod import ResourceName
 from agent.domain.state import NodeMemory
 from agent.domain.topology import NodeId
@@ -79,9 +79,15 @@ class SingleOrMulti:
     @classmethod
     def of(cls, nodes: MachineState) -> SingleOrMulti:
         """Read the rule's bits from the machine state."""
-        used = NodeMask.of(node for node, held in nodes.items() if held.assignments > 0).bits
-        grouped = NodeMask.of(node for node, held in nodes.items() if len(held.cells) > 1).bits
-        cells = {node: held.cells.bits for node, held in nodes.items() if used >> node & 1}
+        used = grouped = 0
+        cells: dict[NodeId, int] = {}
+        for node, held in nodes.items():
+            group = held.cells.bits
+            if group & (group - 1):
+                grouped |= 1 << node
+            if held.assignments > 0:
+                used |= 1 << node
+                cells[node] = group
         groups = frozenset(
             group
             for group in cells.values()
@@ -120,7 +126,8 @@ def calculate_hints(nodes: MachineState, requests: Requests, reuse: MemoryReuse)
         reusing=_fitting_with_reuse(nodes, request, reuse),
         rule=SingleOrMulti.of(nodes),
     )
-    narrowest, preferred = next(search.fitting(), (0, []))
+    fitting = at_hand(search.space, search.fitting)
+    narrowest, preferred = next(iter(fitting()), (0, []))
     if not preferred:
         return None
     size = narrowest
@@ -128,7 +135,7 @@ def calculate_hints(nodes: MachineState, requests: Requests, reuse: MemoryReuse)
         size = _min_affinity_size(search.space, [request.allocatable(nodes[node]) for node in ids], request)
     return Hints(
         preferred=tuple(preferred) if narrowest == size else (),
-        other=Deferred(lambda: search.not_of(size)),
+        other=of_other_sizes(search.space, fitting, size),
         complete=search.space.complete,
     )
 
@@ -152,20 +159,18 @@ class _Search:
         """Sizes, ascending, each with the masks of as many nodes that can serve; no size without any."""
         words, guard, slack = self.request.words, self.request.guard, self.request.slack
         none: tuple[int, ...] = ()
-        levels = chain(zip(self.space.levels, self.space.sums(self.free), strict=True), repeat((none, none)))
-        for size, (masks, sums) in zip(range(1, self.widest + 1), levels, strict=False):
+        listed = zip(self.space.levels, self.space.sums(self.free), strict=True)
+        wider = repeat((none, none), self.widest - len(self.space.levels))
+        for size, (masks, sums) in enumerate(chain(listed, wider), start=1):
             fits = [
                 mask
                 for mask, free in zip(masks, sums, strict=True)
                 if (free & words) + slack & guard == guard
             ]
-            fits += [mask for mask in self.reusing if mask.bit_count() == size]
+            if self.reusing:
+                fits += [mask for mask in self.reusing if mask.bit_count() == size]
             if allowed := self.rule.allowed(fits):
                 yield size, allowed
-
-    def not_of(self, size: int) -> list[int]:
-        """The masks that can serve and have another number of nodes."""
-        return [mask for other, masks in self.fitting() if other != size for mask in masks]
 
 
 def _searched(nodes: MachineState, request: _Packed) -> tuple[NodeId, ...]:
