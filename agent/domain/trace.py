@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import cached_property
 from typing import Final
 
@@ -29,8 +29,8 @@ class Pool(Enum):
     POD = "pod"
 
 
-class Rule(Enum):
-    """Which rule of the CPU assignment picked some CPUs (reference: takeByTopology)."""
+class Rule(StrEnum):
+    """Which rule of the CPU assignment picked some CPUs (reference: takeByTopology), in words."""
 
     WHOLE_SOCKET = "a whole free socket"
     WHOLE_NODE = "a whole free NUMA node"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final, assert_never
 
 from agent.domain.hints import ANY_NODE_BITS, NO_PREFERENCE, AnyNode, Hint, Hints, Impossible, Wish
@@ -31,51 +31,45 @@ JSON_SETS: Final = 16
 
 def explain(trace: Trace) -> list[str]:
     """One sentence per step, in the order of the decision."""
-    return [sentence for step in trace for sentence in _sentences(step)]
-
-
-def _sentences(step: Step) -> Iterator[str]:
-    match step:
-        case Classified():
-            yield f"QoS class {step.qos.value}: {step.why}"
-        case Refused():
-            yield f"refused, {step.reason}: {step.message}"
-            if step.remedy:
-                yield f"way out: {step.remedy}"
-        case _:
-            who = who_text(step.container)
-            for topic, text in step_texts(step):
-                yield f"{who}: {topic}: {text}"
+    sentences: list[str] = []
+    for step in trace:
+        match step:
+            case Classified():
+                sentences.append(f"QoS class {step.qos.value}: {step.why}")
+            case Refused():
+                sentences.append(f"refused, {step.reason}: {step.message}")
+                if step.remedy:
+                    sentences.append(f"way out: {step.remedy}")
+            case _:
+                who = "the pod" if step.container == WHOLE_POD else step.container
+                for topic, text in step_texts(step):
+                    sentences.append(f"{who}: {topic}: {text}")
+    return sentences
 
 
 def step_texts(
     step: Offered | Merged | CpusGranted | MemoryGranted | Shared | Kept,
-) -> Iterator[tuple[str, str]]:
+) -> list[tuple[str, str]]:
     """What a step about a container says, as (topic, text)."""
     match step:
+        case CpusGranted():
+            texts = [("cpu", _cpus_granted(step))]
+        case MemoryGranted():
+            texts = [("memory", _memory_granted(step))]
+        case Shared():
+            texts = [(step.resource, f"{pool_text(step.pool)}: {step.why}")]
+        case Kept():
+            texts = [(step.resource, "keeps what it already holds")]
         case Offered():
-            for resource, wish in sorted(step.wishes.items()):
-                yield f"{resource} hints", wish_text(wish)
-            if not step.wishes:
-                yield f"{step.manager} hints", "none"
+            wishes = sorted(step.wishes.items())
+            texts = [(f"{resource} hints", wish_text(wish)) for resource, wish in wishes]
+            texts = texts or [(f"{step.manager} hints", "none")]
         case Merged():
             verdict = "takes" if step.admitted else "refuses"
-            yield "merge", f"{merged_text(step)}: the policy {verdict} it"
-        case CpusGranted():
-            yield "cpu", _cpus_granted(step)
-        case MemoryGranted():
-            yield "memory", _memory_granted(step)
-        case Shared():
-            yield step.resource, f"{pool_text(step.pool)}: {step.why}"
-        case Kept():
-            yield step.resource, "keeps what it already holds"
+            texts = [("merge", f"{merged_text(step)}: the policy {verdict} it")]
         case _:
             assert_never(step)
-
-
-def who_text(container: str) -> str:
-    """The container's name, or "the pod"."""
-    return "the pod" if container == WHOLE_POD else container
+    return texts
 
 
 def pool_text(pool: Pool) -> str:
@@ -86,10 +80,10 @@ def pool_text(pool: Pool) -> str:
 def wish_text(wish: Wish) -> str:
     """What one resource wishes for."""
     match wish:
-        case Impossible():
-            return f"cannot be served: {wish.reason}"
         case Hints():
             return hints_text(wish)
+        case Impossible():
+            return f"cannot be served: {wish.reason}"
         case _:
             assert wish is NO_PREFERENCE  # noqa: S101 - the type checker's view of the last member
             return "no preference"
@@ -106,12 +100,16 @@ def _affinity(hint: Hint) -> str:
 
 
 def _cpus_granted(step: CpusGranted) -> str:
-    picks = "; ".join(f"{pick.cpus}: {pick.rule.value}" for pick in step.picks)
+    granted = cpus_text(step.cpus)
+    cpus = granted.partition(" ")[2]  # most often one rule picked them all: rendered once
+    picks = "; ".join(
+        [f"{cpus if pick.cpus == step.cpus else pick.cpus}: {pick.rule}" for pick in step.picks]
+    )
     how = f" ({picks})" if picks else ""
     if step.container == WHOLE_POD:
-        return f"{cpus_text(step.cpus)} of the node shared pool{how}"
+        return f"{granted} of the node shared pool{how}"
     source = "node shared pool" if step.source is Pool.NODE else "pod's CPUs"
-    return f"exclusive slice, {cpus_text(step.cpus)} of the {source}{how}"
+    return f"exclusive slice, {granted} of the {source}{how}"
 
 
 def _memory_granted(step: MemoryGranted) -> str:
@@ -121,10 +119,9 @@ def _memory_granted(step: MemoryGranted) -> str:
 
 def step_json(step: Step) -> Json:
     """The step's fields: CPU and NUMA node sets in the kernel's list format, sizes in bytes."""
-    texts = list(_sentences(step))
     container = getattr(step, "container", WHOLE_POD)
     where = {} if container == WHOLE_POD else {"container": container}
-    return {**_fields(step), **where, "text": texts[0] if len(texts) == 1 else "; ".join(texts)}
+    return {**_fields(step), **where, "text": "; ".join(explain((step,)))}
 
 
 def _fields(step: Step) -> Json:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
-from itertools import groupby
+from functools import lru_cache, reduce
 from math import comb
 from operator import or_
 from typing import Final
@@ -41,8 +40,12 @@ def amounts(sizes: Mapping[ResourceName, int]) -> str:
     return listed([amount(resource, sizes[resource]) for resource in ordered])
 
 
+@lru_cache(maxsize=1024)
 def bytes_text(size: int) -> str:
-    """Exact where that is short (``1536Mi``), else rounded down to MiB with a tilde (``~15.6Gi``)."""
+    """Exact where that is short (``1536Mi``), else rounded down to MiB with a tilde (``~15.6Gi``).
+
+    Pure, and remembered: pods of a kind have the same sizes.
+    """
     exact = str(Quantity.bytes(size))
     if len(exact) <= 6:
         return exact
@@ -53,39 +56,39 @@ def bytes_text(size: int) -> str:
 
 def blocks_text(blocks: Blocks) -> str:
     """``memory 2Gi and hugepages-2Mi 64Mi on NUMA node 0``; memory first."""
-    ordered = sorted(blocks, key=lambda block: (block.nodes.bits, block.type != MEMORY, block.type))
-    return ", ".join(
-        f"{listed([amount(block.type, block.size) for block in group])} on {nodes_text(NodeMask(nodes))}"
-        for nodes, group in groupby(ordered, key=lambda block: block.nodes.bits)
-    )
+    held: dict[NodeMask, list[str]] = {}
+    for block in sorted(blocks, key=lambda block: (block.nodes.bits, block.type != MEMORY, block.type)):
+        held.setdefault(block.nodes, []).append(amount(block.type, block.size))
+    return ", ".join([f"{listed(sizes)} on {nodes_text(nodes)}" for nodes, sizes in held.items()])
 
 
 def hints_text(hints: Hints) -> str:
     """``prefers any one of NUMA nodes 0-7; could also use 247 wider sets of NUMA nodes``."""
-    parts = [f"prefers {masks_text(hints.preferred)}" if hints.preferred else "prefers nothing that is free"]
-    if hints.other:
-        parts.append(f"could also use {masks_text(hints.other)}")
-    if not hints.complete:
-        parts.append("wider sets were not looked at")
-    return "; ".join(parts)
+    preferred = masks_text(hints.preferred) if hints.preferred else "nothing that is free"
+    other = f"; could also use {masks_text(hints.other)}" if hints.other else ""
+    more = "" if hints.complete else "; wider sets were not looked at"
+    return f"prefers {preferred}{other}{more}"
 
 
 def masks_text(masks: Iterable[int]) -> str:
     """Sets of NUMA nodes, folded: all sets of a size as ``any 2 of NUMA nodes 0-3``, many as a count."""
-    ordered = sorted(masks, key=lambda mask: (mask.bit_count(), mask))
-    if ANY_NODE_BITS in ordered:
-        return "any NUMA node"
-    sizes = [list(group) for _, group in groupby(ordered, key=int.bit_count)]
-    if len(sizes) > 2:
-        return f"{len(ordered)} sets of {ordered[0].bit_count()} to {ordered[-1].bit_count()} NUMA nodes"
-    return " or ".join(map(_one_size, sizes))
+    by_size: dict[int, list[int]] = {}
+    for mask in sorted(masks):
+        if mask == ANY_NODE_BITS:
+            return "any NUMA node"
+        by_size.setdefault(mask.bit_count(), []).append(mask)
+    if len(by_size) > 2:
+        count = sum(map(len, by_size.values()))
+        return f"{count} sets of {min(by_size)} to {max(by_size)} NUMA nodes"
+    return " or ".join([_one_size(size, by_size[size]) for size in sorted(by_size)])
 
 
-def _one_size(masks: Sequence[int]) -> str:
-    """Sets that all have the same number of nodes, ascending."""
-    size, nodes = masks[0].bit_count(), NodeMask(reduce(or_, masks))
+def _one_size(size: int, masks: Sequence[int]) -> str:
+    """Sets of ``size`` nodes each, ascending."""
     if len(masks) == 1:
-        return nodes_text(nodes) if size == 1 else f"{nodes_text(nodes)} together"
+        only = nodes_text(NodeMask(masks[0]))
+        return only if size == 1 else f"{only} together"
+    nodes = NodeMask(reduce(or_, masks))
     if len(masks) == comb(len(nodes), size):
         return f"any {'one' if size == 1 else size} of {nodes_text(nodes)}"
     if len(masks) <= LISTED_SETS:
