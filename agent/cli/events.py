@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -39,16 +39,29 @@ def events(follow: bool, pod: str | None, socket_path: Path, output: str) -> Non
     numalet events -f -o json | jq 'select(.type == "Warning")'
     """
     source = _Source(ControlClient(socket_path), _full_name(pod) if pod else "")
-    for event in source.follow() if follow else source.poll(wait=0):
-        if output == "json":
-            print_json_line(event)
-        else:
-            click.echo(event_line(event))
+    width = 0
+    for found in source.follow() if follow else [source.poll(wait=0)]:
+        width = max(width, _kind_width(found))
+        for event in found:
+            if output == "json":
+                print_json_line(event)
+            else:
+                click.echo(_line(event, width))
 
 
-def event_line(event: Json, columns: int | None = None) -> str:
-    """One event on one line, its time as the clock on the wall shows it; cut to ``columns`` if they are given."""
-    when, kind, text = local_time(event["time"]), f"{event['kind']:<15}", event["text"]
+def event_lines(events: Sequence[Json], columns: int | None = None) -> list[str]:
+    """Each event on one line, its time as the clock on the wall shows it; cut to ``columns`` if they are given."""
+    width = _kind_width(events)
+    return [_line(event, width, columns) for event in events]
+
+
+def _kind_width(events: Iterable[Json]) -> int:
+    """How wide the column of kinds is."""
+    return max((len(event["kind"]) for event in events), default=0)
+
+
+def _line(event: Json, width: int, columns: int | None = None) -> str:
+    when, kind, text = local_time(event["time"]), f"{event['kind']:<{width}}", event["text"]
     room = None if columns is None else max(1, columns - len(when) - len(kind) - 4)
     if room is not None and len(text) > room:
         text = text[: room - 1] + "…"
@@ -69,32 +82,33 @@ class _Source:
         self.run = ""
         self.last = 0
 
-    def poll(self, wait: float) -> Iterator[Json]:
+    def poll(self, wait: float) -> list[Json]:
         """What is new, after up to ``wait`` seconds. Raises ControlError."""
         answer = self._ask(wait)
         if self.run and answer["run"] != self.run:
             click.echo("numalet: the daemon was started anew: its events follow", err=True)
             self.last = 0
         self.run = answer["run"]
-        for event in answer["events"]:
+        found: list[Json] = answer["events"]
+        for event in found:
             missed = event["sequence"] - self.last - 1
             if self.last and missed and not self.pod:
                 click.echo(f"numalet: {missed} events were missed: they came too fast", err=True)
             self.last = event["sequence"]
-            yield event
+        return found
 
     def _ask(self, wait: float) -> Json:
         run = {"run": self.run} if self.run else {}
         query = urlencode({"since": self.last, "wait": wait, "pod": self.pod, **run})
         return self.client.call("GET", f"/v1/events?{query}")
 
-    def follow(self) -> Iterator[Json]:
+    def follow(self) -> Iterator[list[Json]]:
         """Every event, for ever; a daemon that went away is waited for. Raises ControlError before the first."""
-        yield from self.poll(wait=0)
+        yield self.poll(wait=0)
         gone = False
         while True:
             try:
-                found = tuple(self.poll(_WAIT_SECONDS))
+                found = self.poll(_WAIT_SECONDS)
             except ControlError as error:
                 if error.status != _NOT_REACHED:
                     raise
@@ -104,4 +118,4 @@ class _Source:
                 time.sleep(_RETRY_SECONDS)
                 continue
             gone = False
-            yield from found
+            yield found

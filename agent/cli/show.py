@@ -20,7 +20,7 @@ from agent.cli.common import (
     socket_option,
     table,
 )
-from agent.cli.events import event_line
+from agent.cli.events import event_lines
 from agent.cli.look import age, failed, local_time, state_word, titled, well
 from agent.domain.idset import CpuSet
 from agent.explain.english import plural
@@ -267,7 +267,7 @@ def pod_text(pod: Json) -> str:
         lines += [
             "",
             titled("Events"),
-            *(f"  {event_line(event)}" for event in pod["events"][-SHOWN_EVENTS:]),
+            *(f"  {line}" for line in event_lines(pod["events"][-SHOWN_EVENTS:])),
         ]
     if pod.get("trace"):
         lines += ["", titled("Why"), *(f"  {line}" for line in pod["trace"])]

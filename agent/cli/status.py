@@ -14,7 +14,7 @@ import click
 from agent.api.client import ControlClient, ControlError
 from agent.cli.bars import Pools, cpu_bar, legend, share_bar
 from agent.cli.common import gib, output_option, print_json, socket_option
-from agent.cli.events import event_line
+from agent.cli.events import event_lines
 from agent.cli.look import age, draws_unicode, failed, local_time, state_word, titled, well
 from agent.domain.idset import CpuSet
 
@@ -135,5 +135,5 @@ def _problems(found: Json) -> Iterator[str]:
 def _events(events: list[Json], columns: int | None) -> Iterator[str]:
     if events:
         yield titled("Last events")
-    for event in events:
-        yield f"  {event_line(event, None if columns is None else columns - 2)}"
+    for line in event_lines(events, None if columns is None else columns - 2):
+        yield f"  {line}"

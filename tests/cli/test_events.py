@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -10,8 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from agent.api.routes import control_routes
 from agent.api.server import ControlServer
+from agent.cgroup.layout import CgroupDir
 from agent.containermanager import ContainerManager
 from tests.cli.command import Command, invoke
 from tests.containermanager.node import Node, manifest, pod
@@ -50,10 +54,24 @@ def complaint(process: subprocess.Popen[str]) -> str:
 def test_what_happened_is_a_line_each(numalet: Command) -> None:
     numalet("apply", "-f", numalet.file("a.yaml", manifest("a"), manifest("big", cpu="64")))
     lines = numalet("events").out.splitlines()[-2:]
-    assert "  Admitted         admitted pod default/a: main: cpu: exclusive slice" in lines[0]
+    assert re.search(r"  Admitted +admitted pod default/a: main: cpu: exclusive slice", lines[0])
     assert lines[1].endswith(
         "rejected pod default/big: TopologyAffinityError: Resources cannot be allocated with Topology locality"
     )
+
+
+@pytest.mark.parametrize("command", [("events",), ("describe", "pod", "a"), ("status",)])
+def test_the_column_of_kinds_is_as_wide_as_what_it_holds(command: tuple[str, ...], tmp_path: Path) -> None:
+    node = Node()
+    owner = node.owner()
+    owner.admit(pod("a"), "api")
+    main = CgroupDir("poduid-a/main")
+    node.cgroups.add_process(main, node.cgroups.spawn())
+    owner.containers.changed([main])
+    with serving(tmp_path, owner) as socket:
+        shown = invoke(*command, "--socket", socket).out
+    assert "  Admitted          admitted pod default/a" in shown
+    assert "  ContainerStarted  pod default/a: container main runs" in shown
 
 
 def test_json_is_an_object_a_line_and_yaml_a_document_each(numalet: Command) -> None:
