@@ -340,6 +340,15 @@ class Binder:
         ]
         return (*failed, *differing)
 
+    def lacks(self) -> Mapping[Key, str]:
+        """By bound container, what keeps it from being as it is to be; empty where nothing does."""
+        return {one.key: self._lack(one.key) for one in self._bound}
+
+    def _lack(self, key: Key) -> str:
+        if key in self.failures:
+            return self.failures[key].message
+        return self.put_off.get(key, "") if key in self._given else "waits for its cgroup to appear"
+
     @property
     def problems(self) -> tuple[str, ...]:
         """Why bound containers are not as they are to be, as sentences."""

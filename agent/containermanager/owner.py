@@ -530,6 +530,7 @@ class ContainerManager:
                 controllers=self._enforcer.controllers,
                 boot_id=self._boot_id,
                 bound=self._binder.cgroups(),
+                binding_lacks=self._binder.lacks(),
             )
 
     def find(self, namespace: str, name: str) -> Known | None:

@@ -112,6 +112,8 @@ class Snapshot:
     boot_id: str = ""
     bound: Mapping[tuple[PodUid, str], str] = field(default_factory=dict)
     """By uid and name, the cgroups of containers that are somebody else's, absolute."""
+    binding_lacks: Mapping[tuple[PodUid, str], str] = field(default_factory=dict)
+    """What keeps each of them from being as it is to be; empty where nothing does."""
 
     def cgroup(self, directory: CgroupDir) -> str:
         """The path of one of our cgroups."""

@@ -238,8 +238,11 @@ def test_a_limit_below_what_is_in_use_is_put_off_and_told() -> None:
     assert node.outside.cgroups.read(place, "memory.max") == "max"
     assert any("memory limit put off" in event.text for event in owner.events.since(0))
     assert "memory.max max" in owner.deviations()[0]
+    told = f"unit {DB}: {2 * GIB} bytes are in use, memory.max is to be {GIB}"
+    assert owner.snapshot().binding_lacks == {(PodUid("uid-p"), "main"): told}
     node.outside.cgroups.use_memory(place, GIB // 2)
     owner.reconcile()
+    assert owner.snapshot().binding_lacks == {(PodUid("uid-p"), "main"): ""}
     assert node.outside.cgroups.read(place, "memory.max") == str(GIB)
 
 

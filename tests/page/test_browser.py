@@ -15,7 +15,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 from agent.explain.sentences import explain
-from tests.containermanager.node import manifest, topology
+from tests.containermanager.node import budgeted, manifest, topology
 from tests.drawing.test_layout import LARGE
 from tests.page.site import HOSTILE, Site
 
@@ -341,6 +341,32 @@ def test_text_in_the_picture_is_as_large_as_beside_it_on_a_wall(reader: Reader) 
     )
     assert machine["right"] <= pods["left"]
     assert machine["top"] == pods["top"]
+
+
+def test_it_tells_what_containers_are_bound_to_and_whether_that_holds(reader: Reader) -> None:
+    """A unit that runs, a cgroup that is not there yet, and a container of numalet's own."""
+    host, document = reader.site.node.outside, budgeted("db")
+    document["metadata"]["annotations"] = {"numalet/unit.main": "db.service", "numalet/cgroup.helper": "x/y"}
+    document["spec"]["containers"].append({"name": "other"})
+    host.start("db.service")
+    reader.site.remove("solo")
+    reader.site.admit(document, "file:db.yaml")
+    reader.open("?open=uid-db")
+    assert reader.text("#pod-uid-db thead").strip() == "Container\tKind\tIsolation\tCPUs\tIs"
+
+    def told(container: int) -> str:
+        return reader.text(f"#pod-uid-db tbody tr:nth-child({container}) td:last-child")
+
+    assert told(1) == "unit db.service: as decided"
+    assert told(2) == "cgroup x/y: waits for its cgroup to appear"
+    assert told(3) == "numalet's own"
+    host.make("x/y")
+    host.end("db.service")
+    host.stop("db.service")
+    reader.site.owner.reconcile()
+    reader.until(lambda: told(2) == "cgroup x/y: as decided")
+    assert told(1) == "unit db.service: unit db.service is not-found, not loaded; its CPUs wait for it"
+    assert reader.console() == []
 
 
 def test_a_click_on_a_cpu_opens_its_pod(reader: Reader) -> None:

@@ -12,7 +12,7 @@ from agent.api.remedy import remedy_of
 from agent.api.view import picture
 from agent.containermanager.events import Event
 from agent.containermanager.snapshot import AdmittedPod, EndedPod, RejectedPod, Snapshot
-from agent.domain.pod import PodUid
+from agent.domain.pod import Pod, PodUid
 from agent.domain.qos import qos_class
 from agent.drawing.palette import css_class
 from agent.drawing.picture import Kind, Picture, size
@@ -210,15 +210,26 @@ def _decision(snapshot: Snapshot, entry: AdmittedPod, view: View) -> Iterator[Ma
                 element("td", container.kind.value),
                 element("td", entry.isolation[container.name].value),
                 element("td", str(snapshot.cpus(pod.uid, container.name))),
+                *([_bound_to(snapshot, pod, container.name)] if pod.bindings else ()),
             )
             for container in pod.containers
         ]
-        names = ("Container", "Kind", "Isolation", "CPUs")
+        names = ("Container", "Kind", "Isolation", "CPUs", *(["Is"] if pod.bindings else ()))
         head = element("tr", *(element("th", name, scope="col") for name in names))
         yield element(
             "div", element("table", element("thead", head), element("tbody", *rows)), class_="scroll"
         )
     yield from _why(entry, view)
+
+
+def _bound_to(snapshot: Snapshot, pod: Pod, container: str) -> Markup:
+    """Whose cgroup the container's is, and whether it has what was decided."""
+    binding = pod.bindings.get(container)
+    if binding is None:
+        return element("td", "numalet's own")
+    lack = snapshot.binding_lacks.get((pod.uid, container), "")
+    standing = element("span", lack or "as decided", class_="lack" if lack else "fine")
+    return element("td", f"{binding}: ", standing)
 
 
 def _why(entry: AdmittedPod | RejectedPod, view: View) -> Iterator[Markup]:
