@@ -23,6 +23,8 @@ from agent.cgroup.layout import CgroupDir, Kind, kind_of
 from agent.cgroup.naming import CgroupNames, names_by
 from agent.checkpoint.podrecord import decode_record, encode_record
 from agent.domain.idset import CpuSet
+from tests.vm import zygote
+from tests.vm.zygote import Forked
 
 Json = dict[str, Any]
 
@@ -58,7 +60,7 @@ class Node:
             **config,
         }
         self.client = ControlClient(Path(str(self.config["controlSocket"])))
-        self.daemon: subprocess.Popen[bytes] | None = None
+        self.daemon: subprocess.Popen[bytes] | Forked | None = None
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def config_file(self, **changes: object) -> Path:
@@ -67,15 +69,22 @@ class Node:
         file.write_text(json.dumps(self.config | changes))
         return file
 
-    def start(self, patience: float = PATIENCE) -> None:
-        """Start the daemon; return when it says that it is ready."""
+    def start(self) -> None:
+        """Start the daemon, from where it has imported itself; return when it says that it is ready."""
+        self._start(Forked, PATIENCE)
+
+    def start_anew(self, patience: float = PATIENCE) -> None:
+        """Start the daemon as one does, where the start is the subject."""
+        self._start(_program, patience)
+
+    def _start(self, launch: Callable[..., subprocess.Popen[bytes] | Forked], patience: float) -> None:
         address = self.work / "notify"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear, self.log.open("ab") as log:
             ear.bind(str(address))
             ear.settimeout(0.5)
-            command = [*NUMALET, "run", "--config", str(self.config_file())]
+            command = ("run", "--config", str(self.config_file()))
             environ = os.environ | {"NOTIFY_SOCKET": str(address)}
-            self.daemon = subprocess.Popen(command, env=environ, stderr=log)
+            self.daemon = launch(command, environ, stderr=log.fileno())
             try:
                 wait_until(lambda: self._says_ready(ear), "the daemon is ready", patience)
             finally:
@@ -106,9 +115,12 @@ class Node:
 
     def close(self) -> None:
         """Leave nothing behind: daemon, processes, cgroups."""
-        for process in (*self.processes, *filter(None, (self.daemon,))):
+        for process in self.processes:
             process.kill()
             process.wait()
+        if self.daemon is not None:
+            self.daemon.kill()
+            self.daemon.wait()
         remove_cgroup(self.root)
         if self.log.exists():
             sys.stderr.write(self.log.read_text())  # shown where a test failed
@@ -190,6 +202,15 @@ class Node:
         passing = (".tmp", "lock")
         files = (p for p in self.state.rglob("*") if not p.name.endswith(passing) and p.is_file())
         return {str(path.relative_to(self.state)): _stored(path) for path in files}
+
+
+def _program(words: tuple[str, ...], environ: dict[str, str], *, stderr: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*NUMALET, *words], env=environ, stderr=stderr)
+
+
+def numalet(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command that another test has run as a program."""
+    return zygote.run(*map(str, words), timeout=PATIENCE)
 
 
 def _stored(path: Path) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from agent.cli.processes import Processes
 from agent.domain.idset import CpuSet
 from agent.errors import HostError
-from tests.vm.node import NUMALET, PATIENCE, Node, exclusive, mixed, pids_in, wait_until
+from tests.vm.node import NUMALET, PATIENCE, Node, exclusive, mixed, numalet, pids_in, wait_until
 
 pytestmark = pytest.mark.vm
 
@@ -71,7 +71,7 @@ def test_what_is_not_to_be_moved_is_refused_with_the_reason(node: Node) -> None:
         with pytest.raises(HostError) as caught:
             processes.check(pid, cgroup, force=False)
         assert caught.value.message == reason
-    done = attach(node, "web", "main", "--pid", str(held.pid))
+    done = numalet("attach", "--socket", node.client.path, "web", "main", "--pid", str(held.pid))
     assert (done.returncode, done.stdout) == (2, "")
     assert "to move it all the same: --force" in done.stderr
     processes.check(held.pid, cgroup, force=True)

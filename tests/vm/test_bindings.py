@@ -15,12 +15,12 @@ from agent.cli.usage import read_cgroup
 from agent.domain.idset import CpuSet
 from tests.vm.node import (
     MOUNT,
-    NUMALET,
     PATIENCE,
     Json,
     Node,
     allowed,
     exclusive,
+    numalet,
     pids_in,
     running,
     text_of,
@@ -54,7 +54,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 def release(node: Node) -> None:
     """`numalet release-host`, with the daemon down."""
-    subprocess.run([*NUMALET, "release-host", "--state-dir", str(node.state)], check=True, timeout=PATIENCE)
+    numalet("release-host", "--state-dir", node.state).check_returncode()
 
 
 def bound(name: str, target: str) -> Json:

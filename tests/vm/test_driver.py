@@ -14,12 +14,12 @@ from agent.domain.idset import CpuSet
 from tests.vm.node import (
     MOUNT,
     NUMALET,
-    PATIENCE,
     Node,
     allowed,
     held,
     is_alive,
     mixed,
+    numalet,
     pids_in,
     text_of,
     wait_until,
@@ -180,8 +180,7 @@ def test_a_killed_daemon_finds_its_units_again_and_starts_what_somebody_stopped(
 
 def test_another_driver_does_not_start_while_pods_run(web: Web) -> None:
     web.node.end(signal.SIGTERM)
-    command = [*NUMALET, "run", "--config", str(web.node.config_file(cgroupDriver="cgroupfs"))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = numalet("run", "--config", web.node.config_file(cgroupDriver="cgroupfs"))
     assert done.returncode != 0
     assert f"$.cgroupDriver: pods still run in {web.node.root}" in done.stderr
     web.assert_placed()

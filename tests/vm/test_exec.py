@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.domain.idset import CpuSet
-from tests.vm.node import NUMALET, PATIENCE, Node, allowed, mixed, pids_in, text_of, wait_until
+from tests.vm.node import NUMALET, Node, allowed, mixed, numalet, pids_in, text_of, wait_until
 from tests.vm.units import Unit, systemctl
 
 pytestmark = pytest.mark.vm
@@ -21,7 +21,7 @@ def _a_pod(node: Node) -> None:
 
 
 def exec_command(node: Node, *words: str) -> list[str]:
-    return [*NUMALET, "exec", "--socket", str(node.client.path), *words]
+    return ["exec", "--socket", str(node.client.path), *words]
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,14 @@ def exec_command(node: Node, *words: str) -> list[str]:
 )
 def test_the_exit_status_tells_what_happened(node: Node, words: str, status: int, told: str) -> None:
     command = exec_command(node, *words.split(), *(["exit 7"] if words.endswith("-c") else []))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = numalet(*command)
     assert done.returncode == status
     assert told in done.stderr
 
 
 def test_the_command_keeps_the_process_and_gets_its_signals(node: Node, tmp_path: Path) -> None:
     script = f"trap 'exit 5' USR1; echo $$ >{tmp_path}/pid; while :; do sleep 0.1; done"
-    process = subprocess.Popen(exec_command(node, "web", "main", "sh", "-c", script))
+    process = subprocess.Popen([*NUMALET, *exec_command(node, "web", "main", "sh", "-c", script)])
     node.processes.append(process)
     wait_until((tmp_path / "pid").exists, "the command runs")
     wait_until(lambda: (tmp_path / "pid").read_text() == f"{process.pid}\n", "it is the same process")

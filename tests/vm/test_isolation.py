@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +15,11 @@ from agent.irq.affinity import DEFAULT, Affinities
 from tests.vm.hostprocess import assert_kept_off, may_run_on, spinning
 from tests.vm.node import (
     MOUNT,
-    NUMALET,
-    PATIENCE,
     Json,
     Node,
     allowed,
     exclusive,
+    numalet,
     running,
     text_of,
     wait_until,
@@ -79,8 +77,7 @@ def undo(node: Node) -> None:
 
 def release(node: Node) -> str:
     """`numalet release-host`; what it says."""
-    command = [*NUMALET, "release-host", "--state-dir", str(node.state)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = numalet("release-host", "--state-dir", node.state)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -165,7 +165,7 @@ def test_random_kills_under_load_lose_nothing_and_leave_nothing(tmp_path: Path) 
             if choice.random() < KILLED_IN_START:
                 in_start += 1
                 kill_in_start(node, choice)
-            node.start(LONG)
+            node.start_anew(LONG)
             check(node, load)
             say(f"kill {kill + 1}: {len(load.held)} pods, {load.number} asked for")
         done = subprocess.run(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.vm.node import MOUNT, NUMALET, PATIENCE, remove_cgroup
+from tests.vm.node import MOUNT, NUMALET, PATIENCE, numalet, remove_cgroup
 
 pytestmark = pytest.mark.vm
 
@@ -41,9 +41,12 @@ def refusal(work: Path, cgroup_root: Path, *prefix: str) -> str:
     """What a daemon says that does not start and leaves nothing."""
     controllers = (MOUNT / "cgroup.subtree_control").read_text()
     options = ("--state-dir", work / "state", "--socket", work / "run/control.sock", "--metrics", "")
-    command = [*prefix, *NUMALET, "run", "--cgroup-root", cgroup_root, "--manifests", work, *options]
-    words = list(map(str, command))
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    words = list(map(str, ("run", "--cgroup-root", cgroup_root, "--manifests", work, *options)))
+    if prefix:
+        program = [*prefix, *NUMALET, *words]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    else:
+        done = numalet(*words)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert list(work.iterdir()) == []

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.vm.node import (
-    NUMALET,
-    PATIENCE,
     Node,
     allowed,
     best_effort,
     free_port,
     held,
     mixed,
+    numalet,
     pids_in,
     running,
 )
@@ -49,7 +47,7 @@ def test_a_killed_daemon_takes_over_exactly_what_it_left(node: Node) -> None:
     before, files = seen(node), node.files()
     assert node.end(signal.SIGKILL) == -9
     assert node.client.path.exists(), "the dead daemon's socket is in the way"
-    node.start()
+    node.start_anew()
     assert seen(node) == before
     assert node.files() == files
     assert {v["verdict"] for v in node.apply(mixed("web"), best_effort("log"))} == {"unchanged"}
@@ -65,7 +63,7 @@ def test_a_daemon_that_is_asked_to_end_leaves_its_pods_running(node: Node) -> No
     assert not node.client.path.exists()
     assert all(process.poll() is None for process in node.processes)
     assert node.files() == files
-    node.start()
+    node.start_anew()
     assert seen(node) == before
 
 
@@ -86,9 +84,7 @@ def test_a_second_daemon_is_refused(node: Node, tmp_path: Path, shared: str, tol
     }
     before, files = seen(node), node.files()
     config = node.config_file(**own | {shared: node.config[shared]})
-    done = subprocess.run(
-        [*NUMALET, "run", "--config", config], capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    done = numalet("run", "--config", config)
     assert node.daemon is not None
     assert told.format(pid=node.daemon.pid, root=node.root) in done.stderr
     assert "another" in done.stderr.splitlines()[-1], "the last line is the way out"
