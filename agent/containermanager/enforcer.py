@@ -64,7 +64,7 @@ class Enforcer:
         pids_limit: int | None,
         tell: Callable[[EventKind, PodUid | None, str], None],
     ) -> None:
-        self.machine, self._withheld = machine, _withheld(machine)
+        self.machine = machine
         self._tell = tell
         self._cgroups = cgroups
         self._host = host
@@ -194,7 +194,7 @@ class Enforcer:
 
     def adopt(self, machine: Machine) -> None:
         """Go on with what the machine has become; the kernel may have changed cpusets on its own."""
-        self.machine, self._withheld = machine, _withheld(machine)
+        self.machine = machine
         self._mirror.forget()
 
     @property
@@ -351,8 +351,3 @@ class Enforcer:
     def kernel_view(self, directory: CgroupDir) -> Mapping[str, str]:
         """See `kernelview`."""
         return kernel_view(self._cgroups, directory)
-
-
-def _withheld(machine: Machine) -> CpuSet:
-    shareable = machine.managers.cpu.adapted(CpuState()).default
-    return machine.topology.online - shareable if shareable else NO_CPUS  # none under policy none
