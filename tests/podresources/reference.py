@@ -137,7 +137,8 @@ class Client:
     """A client of the server at ``path``; answers are JSON, 64-bit numbers as int."""
 
     def __init__(self, path: Path) -> None:
-        self.channel = grpc.insecure_channel(f"unix:{quote(str(path))}")
+        own = [("grpc.use_local_subchannel_pool", 1)]  # channels to one address share a connection otherwise
+        self.channel = grpc.insecure_channel(f"unix:{quote(str(path))}", own)
 
     def __enter__(self) -> Self:
         return self
