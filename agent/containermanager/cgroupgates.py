@@ -26,8 +26,6 @@ from agent.systemdbus.unitname import is_top_level_slice
 
 _DRIVER: Final = "cgroupDriver"
 _ROOT: Final = "cgroupRoot"
-_BUS_SECONDS: Final = 25.0
-"""D-Bus's own default: a machine at full load is slow, and who waits here does so for an answer that comes."""
 _OURS: Final = frozenset({Kind.QOS, Kind.POD, Kind.POOL, Kind.CONTAINER, Kind.POOLED, Kind.NESTED})
 
 
@@ -58,7 +56,7 @@ def cgroups_at(
     if not isinstance(names, SliceNames):
         return files
     check_slice(root, mount_of(root))
-    return SystemdCgroups(files, SystemdBus(timeout=_BUS_SECONDS), names, watch)
+    return SystemdCgroups(files, SystemdBus(), names, watch)
 
 
 def check_slice(root: PurePath, mount: PurePath) -> None:

@@ -37,6 +37,8 @@ _NO_JOB: Final = 0
 _KEPT_IN: Final = ("system.control", "transient")
 """Where drop-ins of runtime properties are, of a unit with a file and of one without."""
 _PAUSE: Final = 0.002
+_PATIENCE: Final = 25.0
+"""Seconds, D-Bus's own default: a machine at full load is slow, above all to reload its units."""
 _AT_ONCE: Final = 100
 """The messages that are sent before their answers are awaited."""
 _NO_BUS_HINT: Final = "is systemd the init system here, and does dbus run? systemctl status dbus.socket"
@@ -61,7 +63,7 @@ class SystemdBus:
     """
 
     def __init__(
-        self, address: str = SYSTEM_BUS, *, timeout: float = 10.0, run: Path = Path("/run/systemd")
+        self, address: str = SYSTEM_BUS, *, timeout: float = _PATIENCE, run: Path = Path("/run/systemd")
     ) -> None:
         self._address = address
         self._run = run
