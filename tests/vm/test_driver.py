@@ -1,4 +1,7 @@
-"""``cgroupDriver: systemd``: pods that systemctl knows, and that both sides have the same idea of."""
+"""``cgroupDriver: systemd``: pods that systemctl knows, and that both sides have the same idea of.
+
+With hostIsolation: partition, of which systemd knows nothing.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         cgroupDriver="systemd",
         cgroupRoot=str(MOUNT / SLICE),
         cpuManagerReconcilePeriod="1h",
+        hostIsolation="partition",
     )
     node.root = MOUNT / SLICE
     try:
@@ -67,6 +71,7 @@ class Web:
         assert is_alive(self.beside)
         assert allowed(self.work) == self.cpus
         assert allowed(self.beside).isdisjoint(self.cpus)
+        assert CpuSet.parse(text_of(MOUNT / "cpuset.cpus.effective")).isdisjoint(self.cpus), "nor the host"
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +92,8 @@ def values(node: Node) -> Mapping[str, str]:
     names = (
         "cpuset.cpus",
         "cpuset.mems",
+        "cpuset.cpus.exclusive",
+        "cpuset.cpus.partition",
         "cpu.max",
         "cpu.weight",
         "memory.max",
@@ -128,6 +135,7 @@ def test_pods_and_containers_are_slices_that_systemctl_shows(web: Web) -> None:
     assert web.main.name == f"{PREFIX}-poduid_web-main.slice"
     assert web.side.parent.name == f"{PREFIX}-poduid_web-shared.pool.slice"
     web.assert_placed()
+    assert text_of(web.main / "cpuset.cpus.partition") == "root"
     status = systemctl("status", "--no-pager", SLICE)
     for part in (
         web.main.parent.name,

@@ -44,10 +44,13 @@ def spinners() -> Iterator[tuple[int, ...]]:
 
 
 @pytest.fixture(scope="module")
-def confining(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A daemon that keeps the host off exclusive CPUs; what it changed is undone at the end."""
+def confining(long_running: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A daemon that keeps the host off exclusive CPUs; what it changed is undone at the end.
+
+    The host is all that is not its own: the other daemon, if its root is a slice, would take its CPUs back.
+    """
     config = {"hostIsolation": "slices", "cpuManagerReconcilePeriod": "1h"}
-    with running(tmp_path_factory.mktemp("confining"), **config) as node:
+    with long_running.paused(), running(tmp_path_factory.mktemp("confining"), **config) as node:
         yield node
         undo(node)
 

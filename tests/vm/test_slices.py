@@ -11,7 +11,7 @@ from agent.cgroup.naming import SliceNames
 from agent.cgroup.slices import SystemdCgroups
 from agent.cgroup.tree import Wanted
 from agent.systemdbus.dbus import SystemdBus
-from tests.cgroup.contract import BackendContract
+from tests.cgroup.contract import BackendContract, PartitionContract
 from tests.vm.kernelhost import MOUNT, KernelHost, prepared
 
 pytestmark = pytest.mark.vm
@@ -41,4 +41,8 @@ def tree(host: KernelHost) -> Wanted:
 
 
 class TestSlices(BackendContract):
+    pass
+
+
+class TestPartitions(PartitionContract):
     pass
