@@ -317,17 +317,12 @@ def others_partition(cpus: CpuSet) -> Iterator[Path]:
 
 
 def test_f3_a_pod_whose_cpus_another_program_took_is_refused_with_its_name(node: Node) -> None:
-    """Linux 6.1 gives up the partition instead: siblings may have no CPU in common there."""
     node.admit(exclusive("before"))
     cpus = held_by(node)
     node.delete("before")
     with others_partition(cpus) as other:
         (verdict,) = node.apply(exclusive("after"))
-        claim = f"{other} is a partition (root): {cpus}"
-        is_valid = text_of(other / "cpuset.cpus.partition") == "root"
-        found = (is_valid, verdict["verdict"] == "admitted", claim in verdict["message"])
-        assert found == ((True, False, True) if HAS_PARTITIONS else (False, True, False)), verdict
-        for name in node.pods():
-            node.delete(name)
+        assert (verdict["verdict"], verdict["reason"]) == ("rejected", "EnforcementError")
+        assert f"{other} is a partition (root): {cpus}" in verdict["message"]
     node.admit(exclusive("afterwards"))
     assert held_by(node) == cpus
