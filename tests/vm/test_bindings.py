@@ -42,10 +42,13 @@ CGROUP = "bound-runc/db"
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A daemon that keeps the host off, and hears of what is bound by inotify or not at all."""
+def node(long_running: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A daemon that keeps the host off, and hears of what is bound by inotify or not at all.
+
+    The host is all that is not its own: the other daemon, if its root is a slice, would take its CPUs back.
+    """
     config = {"hostIsolation": "slices", "bindings": "all", "cpuManagerReconcilePeriod": "1h"}
-    with running(tmp_path_factory.mktemp("bindings"), **config) as node:
+    with long_running.paused(), running(tmp_path_factory.mktemp("bindings"), **config) as node:
         yield node
         if node.daemon is not None and node.daemon.poll() is None:
             node.end(signal.SIGTERM)
