@@ -69,13 +69,13 @@ class Node:
         file.write_text(json.dumps(self.config | changes))
         return file
 
-    def start(self) -> None:
+    def start(self, patience: float = PATIENCE) -> None:
         """Start the daemon, from where it has imported itself; return when it says that it is ready."""
-        self._start(Forked, PATIENCE)
+        self._start(Forked, patience)
 
-    def start_anew(self, patience: float = PATIENCE) -> None:
+    def start_anew(self) -> None:
         """Start the daemon as one does, where the start is the subject."""
-        self._start(_program, patience)
+        self._start(_program, PATIENCE)
 
     def _start(self, launch: Callable[..., subprocess.Popen[bytes] | Forked], patience: float) -> None:
         address = self.work / "notify"

@@ -21,6 +21,7 @@ from agent.api.client import ControlError
 from agent.cgroup.layout import group_of
 from agent.domain.idset import CpuSet
 from tests.vm.node import NUMALET, Json, Node, allowed, best_effort, exclusive, held, is_alive, mixed, running
+from tests.vm.zygote import Forked
 
 KILLS = int(os.environ.get("NUMALET_KILLS") or 12)
 SEED = int(os.environ.get("NUMALET_SEED") or random.SystemRandom().randrange(1 << 32))
@@ -144,8 +145,8 @@ def say(text: str) -> None:
 def kill_in_start(node: Node, choice: random.Random) -> None:
     """Start the daemon and kill it before long."""
     with node.log.open("ab") as log:
-        daemon = subprocess.Popen([*NUMALET, "run", "--config", str(node.config_file())], stderr=log)
-    time.sleep(choice.uniform(0.5, 5))
+        daemon = Forked(("run", "--config", str(node.config_file())), dict(os.environ), stderr=log.fileno())
+    time.sleep(choice.uniform(0, 2))
     daemon.kill()
     daemon.wait()
 
@@ -165,7 +166,7 @@ def test_random_kills_under_load_lose_nothing_and_leave_nothing(tmp_path: Path) 
             if choice.random() < KILLED_IN_START:
                 in_start += 1
                 kill_in_start(node, choice)
-            node.start_anew(LONG)
+            node.start(LONG)
             check(node, load)
             say(f"kill {kill + 1}: {len(load.held)} pods, {load.number} asked for")
         done = subprocess.run(
