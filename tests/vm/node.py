@@ -155,6 +155,10 @@ class Node:
         """All known pods by name."""
         return {pod["name"]: pod for pod in self.client.call("GET", "/v1/pods")["pods"]}
 
+    def state_of(self, name: str) -> str:
+        """A pod's state; empty while none of the name is known, as between two of them."""
+        return str(self.pods().get(name, {}).get("state", ""))
+
     def pod(self, name: str) -> Json:
         """One pod with its trace."""
         return self.client.call("GET", f"/v1/pods/default/{name}")

@@ -76,7 +76,7 @@ def test_a_full_disk_refuses_a_pod_and_leaves_no_trace(node: Node) -> None:
     (node.manifests / "third.yaml").write_text(manifest(exclusive("third")))
     wait_until(lambda: node.pods().get("third", {}).get("state") == "Rejected", "the manifest is refused")
     (node.state / "ballast").unlink()
-    wait_until(lambda: node.pods()["third"]["state"] == "Admitted", "the manifest's pod is tried again")
+    wait_until(lambda: node.state_of("third") == "Admitted", "the manifest's pod is tried again")
     is_admitted_again(node)
 
 

@@ -108,6 +108,6 @@ def test_a_pod_of_a_file_that_ended_is_not_run_again(node: Node) -> None:
     wait_until(lambda: "later" in node.pods(), "the directory was followed since")
     assert node.pods()["once"]["state"] == "Succeeded"
     file.write_text(manifest(once))
-    wait_until(lambda: node.pods()["once"]["state"] == "Admitted", "another pod of the name runs anew")
+    wait_until(lambda: node.state_of("once") == "Admitted", "another pod of the name runs anew")
     file.unlink()
     wait_until(lambda: "once" not in node.pods(), "it goes with its file")
