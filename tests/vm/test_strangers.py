@@ -1,16 +1,13 @@
-"""What others have made: a cgroup in our root of a pod that nobody knows, a partition beside it."""
+"""A cgroup under the root of a pod that nobody knows: its processes live, outside every slice."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from agent.domain.idset import CpuSet
-from tests.vm.node import MOUNT, Node, allowed, exclusive, pids_in, text_of, wait_until
+from tests.vm.node import Node, allowed, exclusive, pids_in, wait_until
 
 pytestmark = pytest.mark.vm
 
@@ -44,33 +41,3 @@ def test_processes_of_a_pod_nobody_knows_are_held_to_the_shared_pool_until_they_
     wait_until(lambda: not cgroup.exists(), "the cgroup goes with its last process")
     wait_until(lambda: node.status()["problems"] == [], "nothing is told of it any more")
     assert node.admit(heir)["state"] == "Admitted"
-
-
-@contextmanager
-def others_partition(cpus: CpuSet) -> Iterator[Path]:
-    """A partition of somebody else's."""
-    other = MOUNT / "others-partition"
-    other.mkdir()
-    try:
-        if (other / "cpuset.cpus.exclusive").exists():
-            (other / "cpuset.cpus.exclusive").write_text(str(cpus))
-        (other / "cpuset.cpus").write_text(str(cpus))
-        (other / "cpuset.cpus.partition").write_text("root")
-        assert text_of(other / "cpuset.cpus.partition") == "root"
-        yield other
-    finally:
-        other.rmdir()
-
-
-@pytest.mark.matrix
-def test_f3_a_pod_whose_cpus_another_program_took_is_refused_with_its_name(node: Node) -> None:
-    node.admit(exclusive("before"))
-    cpus = CpuSet.parse(node.status()["cpus"]["exclusive"])
-    node.delete("before")
-    taken = CpuSet.of([max(cpus)])
-    with others_partition(taken) as other:
-        (verdict,) = node.apply(exclusive("after"))
-        assert (verdict["verdict"], verdict["reason"]) == ("rejected", "EnforcementError")
-        assert f"{other} is a partition (root): {taken}" in verdict["message"]
-    node.admit(exclusive("afterwards"))
-    assert node.status()["cpus"]["exclusive"] == str(cpus)
