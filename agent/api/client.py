@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from httptools import HttpParserError, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from agent.errors import NumaletError
 
@@ -60,7 +60,9 @@ class ControlClient:
             )
         if isinstance(error, PermissionError):
             return ControlError(0, f"{self.path}: permission denied", hint="use root")
-        return ControlError(0, f"{self.path}: {error}", hint="see the daemon's log")
+        return ControlError(
+            0, f"{self.path}: {error}", hint="see the daemon's log; --socket names another socket"
+        )
 
 
 class _Answer:
@@ -87,14 +89,17 @@ def _answer(connection: socket.socket) -> tuple[int, bytes]:
             raise ValueError("the connection ended without an answer")
         try:
             parser.feed_data(part)
-        except HttpParserError as error:
+        except (HttpParserError, HttpParserUpgrade) as error:
             raise ValueError(_STRANGER) from error
     return parser.get_status_code(), answer.body
 
 
 def _object(raw: bytes) -> Json:
     """The object that is the answer; ValueError for anything else."""
-    answer = json.loads(raw)
+    try:
+        answer = json.loads(raw)
+    except ValueError as error:
+        raise ValueError(_STRANGER) from error
     if not isinstance(answer, dict) or not isinstance(answer.get("error", {}), dict):
         raise ValueError(_STRANGER)
     return answer

@@ -51,17 +51,23 @@ def test_a_dead_socket_means_no_daemon(tmp_path: Path) -> None:
     assert "no daemon answers" in failure(tmp_path / "s").message
 
 
+STRANGER = "what listens there answers as no numalet daemon does"
+
+
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "told"),
     [
-        b"SSH-2.0\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\noops",
+        (b"SSH-2.0\r\n", STRANGER),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{", "the connection ended without an answer"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\noops", STRANGER),
+        (b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", STRANGER),
     ],
 )
-def test_whatever_else_answers_is_no_daemon(tmp_path: Path, answer: bytes) -> None:
+def test_whatever_else_answers_is_no_daemon(tmp_path: Path, answer: bytes, told: str) -> None:
     thread = answering(tmp_path / "s", answer)
-    assert str(tmp_path / "s") in failure(tmp_path / "s").message
+    error = failure(tmp_path / "s")
+    assert error.message == f"{tmp_path}/s: {told}"
+    assert "--socket names another" in error.hint
     thread.join()
 
 
