@@ -233,10 +233,10 @@ def apply(
 ) -> Mapping[CgroupDir, EnforcementError]:
     """Run ``ops`` in order; stop at the first that fails with `ApplyError`.
 
-    Cgroups come and go among others on whose files all agree; EnforcementError where they do not. A memory limit below what is in use is put off, not written: it must not hold up the others. Returned
-    are the cgroups whose limit that is, and why. ``seen`` is told of each operation that is done, with the
-    files that were read back. To undo a part, plan the earlier tree again and apply its difference to what
-    is there now.
+    Cgroups come and go among others on whose files all agree; EnforcementError where they do not. A memory
+    limit below what is in use is put off, not written: it must not hold up the others. Returned are the
+    cgroups whose limit that is, and why. ``seen`` is told of each operation that is done, with the files that
+    were read back. To undo a part, plan the earlier tree again and apply its difference to what is there now.
     """
     put_off: dict[CgroupDir, EnforcementError] = {}
     for done, op in enumerate(ops):

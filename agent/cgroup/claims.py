@@ -12,6 +12,7 @@ from agent.cgroup.backend import READ_BACK, SUBTREE_CONTROL, EnforcementError
 from agent.cgroup.partition import Claim
 from agent.cgroup.preflight import mount_of
 from agent.cgroup.tree import CPUS, EXCLUSIVE, MEMBER, PARTITION, cpus_in
+from agent.domain.idset import CpuSet
 
 _FOR_OTHERS: Final = ("EINVAL", READ_BACK)
 
@@ -21,6 +22,38 @@ def claims(mount: Path, own: Path) -> Iterator[Claim]:
 
     Those slices bound what is below them; that is no claim, unless they are partitions.
     """
+    return (
+        one for one in _bounded(mount, own) if one.kind != MEMBER or not _is_slice_of(mount, Path(one.path))
+    )
+
+
+def blamed(error: EnforcementError, own: Path, cpus: Callable[[], str]) -> EnforcementError:
+    """``error`` of a cgroup below ``own``; if it may be because of CPUs that others have, these are named.
+
+    ``cpus`` lists those of the cgroup. Only a partition takes CPUs away from others; to make one, no other
+    cgroup may claim them at all, nor be one at the top with no other CPUs (cgroup-v2.rst,
+    cpuset.cpus.exclusive).
+    """
+    if error.code not in _FOR_OTHERS or error.file not in {CPUS, EXCLUSIVE, PARTITION}:
+        return error
+    wanted, mount = cpus_in(cpus() if error.file == PARTITION else error.value), mount_of(own)
+    in_the_way = [
+        f"{one.path} {one}" for one in _bounded(mount, own) if _is_in_the_way(one, wanted, error.file, mount)
+    ]
+    return error.because("; ".join(in_the_way)) if in_the_way else error
+
+
+def _is_in_the_way(claim: Claim, wanted: CpuSet, file: str, mount: Path) -> bool:
+    if claim.kind != MEMBER:
+        return not claim.cpus.isdisjoint(wanted)
+    if file == CPUS:
+        return False
+    return (
+        claim.cpus <= wanted if _is_slice_of(mount, Path(claim.path)) else not claim.cpus.isdisjoint(wanted)
+    )
+
+
+def _bounded(mount: Path, own: Path) -> Iterator[Claim]:
     for directory, below, files in os.walk(mount):
         path = Path(directory)
         below[:] = sorted(name for name in below if path / name != own)
@@ -28,27 +61,9 @@ def claims(mount: Path, own: Path) -> Iterator[Claim]:
             below.clear()
         if path == mount or CPUS not in files:
             continue
-        kind = _text(path / PARTITION) or MEMBER
         claimed = cpus_in(_text(path / CPUS)) | cpus_in(_text(path / EXCLUSIVE))
-        if claimed and not (kind == MEMBER and _is_slice_of(mount, path)):
-            yield Claim(path=str(path), kind=kind, cpus=claimed)
-
-
-def blamed(error: EnforcementError, own: Path, cpus: Callable[[], str]) -> EnforcementError:
-    """``error`` of a cgroup below ``own``; if it may be because of CPUs that others have, these are named.
-
-    ``cpus`` lists those of the cgroup. Only a partition takes CPUs away from others; to make one, no other
-    cgroup may claim them at all (cgroup-v2.rst, cpuset.cpus.exclusive).
-    """
-    if error.code not in _FOR_OTHERS or error.file not in {CPUS, EXCLUSIVE, PARTITION}:
-        return error
-    wanted = cpus_in(cpus() if error.file == PARTITION else error.value)
-    in_the_way = [
-        f"{claim.path} {claim}"
-        for claim in claims(mount_of(own), own)
-        if claim.cpus & wanted and (error.file != CPUS or claim.kind != MEMBER)
-    ]
-    return error.because("; ".join(in_the_way)) if in_the_way else error
+        if claimed:
+            yield Claim(path=str(path), kind=_text(path / PARTITION) or MEMBER, cpus=claimed)
 
 
 def _text(file: Path) -> str:

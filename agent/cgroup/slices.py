@@ -10,7 +10,8 @@ A cgroup passes on the controllers that systemd finds a use for among the units 
 slice is made with a property for each controller. One that holds no unit passes nothing on, until the first comes.
 
 memory.oom.group is no property of a slice (OOMPolicy= is one of services and scopes), and yet systemd writes 0
-there with everything else of the memory controller. Whoever reads the cgroup puts it back: it is nobody's doing, and no drift to tell of.
+there with everything else of the memory controller. Whoever reads the cgroup puts it back: it is nobody's
+doing, and no drift to tell of.
 """
 
 from __future__ import annotations

@@ -107,6 +107,20 @@ def test_f3_who_has_the_cpus_is_named_where_the_kernel_gives_others(mount: Path,
     )
 
 
+def test_f3_who_keeps_a_partition_from_being_one_is_named(mount: Path, root: Path) -> None:
+    """Also a slice of systemd's that would have no CPU left; one that has others is in nobody's way."""
+    for name, cpus in (("narrow.slice", "2"), ("system.slice", "0-3"), ("docker", "2-5"), ("elsewhere", "0")):
+        cgroup(mount / name, cpuset_cpus=cpus, cpuset_cpus_partition="member")
+    cgroup(root / "podx", cpuset_cpus="2-3", cpuset_cpus_effective="3", cpuset_cpus_partition="member")
+    with pytest.raises(EnforcementError) as caught:
+        CgroupFs(root).write(CgroupDir("podx"), "cpuset.cpus.partition", "root")
+    told = caught.value.message.split("; ")[1:]
+    assert told == [
+        f"{mount}/docker is bound to CPUs of its own: 2-5",
+        f"{mount}/narrow.slice is bound to CPUs of its own: 2 (READ-BACK)",
+    ]
+
+
 def test_a_root_that_does_not_exist_is_an_empty_scan(mount: Path) -> None:
     assert CgroupFs(mount / "none").observe().dirs == {}
 
