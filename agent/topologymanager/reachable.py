@@ -52,25 +52,27 @@ def reachable(lists: Sequence[MaskList], nodes: int) -> set[int]:
 
     Raises OutOfReachError where that cannot be told exactly.
     """
-    covers = [_cover(held.masks) for held in lists]
     # No AND leaves what a list's masks cover together: nodes outside of that don't count. The
     # masks that a cut list lacks may cover anything.
-    nodes = reduce(and_, (cover for cover, held in zip(covers, lists, strict=True) if held.complete), nodes)
+    covers = [_cover(held.masks) if held.complete else ANY_NODE_BITS for held in lists]
+    nodes = reduce(and_, covers, nodes)
     if not nodes:
         return set()
-    narrowed: list[frozenset[int]] = []
+    every = (1 << nodes.bit_count()) - 1
+    lacking: list[frozenset[int]] = []
     for cover, held in zip(covers, lists, strict=True):
+        if not held.complete and len(held.masks) >= every and _has_all_within(held.masks, nodes):
+            continue
         masks = frozenset(mask & nodes for mask in held.masks) if cover & ~nodes else held.masks
         if 0 in masks:
             masks -= {0}
-        # What is missing adds nothing to a list that has every mask already.
-        if not held.complete and len(masks) < (1 << nodes.bit_count()) - 1:
-            raise OutOfReachError
-        narrowed.append(masks)
-    every = (1 << nodes.bit_count()) - 1
-    lacking = [masks for masks in narrowed if len(masks) < every]
+        if len(masks) < every:
+            # What is missing adds nothing to a list that has every mask already, but may to this one.
+            if not held.complete:
+                raise OutOfReachError
+            lacking.append(masks)
     found = _intersections(sorted(lacking, key=len), nodes)
-    return found if len(lacking) == len(narrowed) else _below(found, nodes)
+    return found if len(lacking) == len(lists) else _below(found, nodes)
 
 
 def _cover(masks: frozenset[int]) -> int:
@@ -79,6 +81,16 @@ def _cover(masks: frozenset[int]) -> int:
         return ANY_NODE_BITS
     widest = (1 << max(masks, default=0).bit_length()) - 1
     return widest if widest in masks else reduce(or_, masks, 0)
+
+
+def _has_all_within(masks: frozenset[int], nodes: int) -> bool:
+    """Whether every non-empty set within ``nodes`` is one of ``masks``."""
+    subset = nodes
+    while subset:
+        if subset not in masks:
+            return False
+        subset = (subset - 1) & nodes
+    return True
 
 
 def _below(found: set[int], nodes: int) -> set[int]:

@@ -81,3 +81,20 @@ def test_more_than_16_nodes_with_long_lists_are_out_of_reach() -> None:
     masks = {0b111111 << shift | 1 << other for shift in range(40) for other in range(50)}
     with pytest.raises(OutOfReachError):
         reachable(complete([masks] * 2), (1 << 50) - 1)
+
+
+@settings(deadline=None)
+@given(st.integers(0, (1 << 31) - 1), st.integers(1, 4), st.integers(1, 4))
+def test_a_list_that_lacks_wide_masks_reaches_what_the_whole_one_does_or_nothing_can_be_told(
+    choice: int, width: int, nodes_left: int
+) -> None:
+    """One list over the first few of five nodes, one over all of them, of which only the narrow masks are known."""
+    every = set(mask_space(tuple(range(5))).masks)
+    few = chosen(tuple(range(5)), choice) & set(mask_space(tuple(range(nodes_left))).masks)
+    narrow = frozenset(mask for mask in every if mask.bit_count() <= width)
+    lists = [MaskList(frozenset(few), complete=True), MaskList(narrow, complete=False)]
+    if nodes_left <= width or not few:
+        assert reachable(lists, 0b11111) == one_by_one([few, every], 0b11111)
+    elif max(map(int.bit_count, few)) > width:
+        with pytest.raises(OutOfReachError):
+            reachable(lists, 0b11111)
