@@ -1,6 +1,7 @@
 """Run the benchmarks: ``python -m scripts.bench [--only PATTERN] [--json FILE] [--compare FILE]``.
 
-A run of all of them is recorded in ``build/bench.json``, and compared with the one recorded before.
+A run of all of them is recorded in ``build/bench.json``, and compared with the one recorded before. Samples taken while
+others slow the machine down are left out: "quiet" is the part that was not, "pace" the time of a fixed piece of work.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from scripts.bench.measure import Result, as_json, measure
 from scripts.bench.registry import Benchmark, Times, all_benchmarks
 
-_COLUMNS = ("benchmark", "unit", "median", "p99", "runs", "aim", "met", "before", "change", "what")
+_COLUMNS = ("benchmark", "unit", "median", "p99", "runs", "quiet", "aim", "met", "before", "change", "what")
 _LEFT = frozenset(("benchmark", "unit", "what"))
 _ALL = "*"
-_RECORDED = Path(__file__).resolve().parents[2] / "build" / "bench.json"
+RECORDED = Path(__file__).resolve().parents[2] / "build" / "bench.json"
 
 
 def main() -> None:
     """Measure what was asked for and print one table; nothing fails because it is slow."""
     options = _options()
-    earlier = options.compare or (_RECORDED if _RECORDED.exists() else None)
+    earlier = options.compare or (RECORDED if RECORDED.exists() else None)
     before = json.loads(earlier.read_text(encoding="utf-8")) if earlier else None
     wanted = [bench for bench in all_benchmarks() if fnmatch(bench.name, options.only)]
     if not wanted:
@@ -36,13 +37,13 @@ def main() -> None:
     results = _measured(wanted, options.seconds)
     aims = {bench.name: aim for bench in wanted if (aim := _aim(bench, results)) is not None}
     found = as_json(results.values(), aims)
-    print("measured on", _where(found))
+    print("measured on", where(found))
     if before is not None:
-        print("before on  ", _where(before))
+        print("before on  ", where(before))
     print(_table(wanted, results, aims, before))
     if options.only == _ALL:
-        _RECORDED.parent.mkdir(exist_ok=True)
-        _write(_RECORDED, found)
+        RECORDED.parent.mkdir(exist_ok=True)
+        _write(RECORDED, found)
     if options.json:
         _write(options.json, found)
 
@@ -62,7 +63,7 @@ def _measured(wanted: Sequence[Benchmark], seconds: float) -> Mapping[str, Resul
         _progress(f"{len(results) + 1}/{len(wanted)} {bench.name}")
         found = results[bench.name] = measure(bench, seconds)
         if not sys.stderr.isatty():  # a log: what is done survives a run that is cut off
-            print(f"{bench.name} {_number(found.median)} {bench.unit}", file=sys.stderr, flush=True)
+            print(f"{bench.name} {number(found.median)} {bench.unit}", file=sys.stderr, flush=True)
     _progress("")
     return results
 
@@ -76,9 +77,11 @@ def _write(file: Path, found: Mapping[str, object]) -> None:
     file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def _where(found: Mapping[str, Any]) -> str:
+def where(found: Mapping[str, Any]) -> str:
+    """The machine, the commit, and how fast the machine was."""
     machine = found["machine"]
-    return f"{machine['cpu']}, {machine['system']}, Python {machine['python']}, commit {found['commit']}"
+    known = f"{machine['cpu']}, {machine['system']}, Python {machine['python']}, commit {found['commit']}"
+    return f"{known}, pace {found['pace_ms']} ms" if "pace_ms" in found else known
 
 
 def _aim(bench: Benchmark, results: Mapping[str, Result]) -> float | None:
@@ -115,22 +118,33 @@ def _cells(
     bench: Benchmark, result: Result, aims: Mapping[str, float], earlier: Mapping[str, float]
 ) -> tuple[str, ...]:
     aim, old = aims.get(bench.name), earlier.get(bench.name)
-    met = "" if aim is None else "yes" if (result.p99 if bench.of_p99 else result.median) <= aim else "NO"
     return (
         bench.name,
         bench.unit,
-        _number(result.median),
-        _number(result.p99),
+        number(result.median),
+        number(result.p99),
         str(result.runs),
-        "" if aim is None else f"{_number(aim)}{' p99' if bench.of_p99 else ''}",
-        met,
-        "" if old is None else _number(old),
+        "" if result.quiet is None else f"{result.quiet:.0%}",
+        told_aim(bench, aim),
+        met(bench, aim, median=result.median, p99=result.p99),
+        "" if old is None else number(old),
         "" if not old else f"{result.median / old - 1:+.0%}",
         bench.what,
     )
 
 
-def _number(value: float) -> str:
+def told_aim(bench: Benchmark, aim: float | None) -> str:
+    """The aim in words; empty where there is none."""
+    return "" if aim is None else f"{number(aim)}{' p99' if bench.of_p99 else ''}"
+
+
+def met(bench: Benchmark, aim: float | None, *, median: float, p99: float) -> str:
+    """Whether a figure is within its aim: ``yes``, ``NO``, or nothing where there is none."""
+    return "" if aim is None else "yes" if (p99 if bench.of_p99 else median) <= aim else "NO"
+
+
+def number(value: float) -> str:
+    """A figure with as many digits as mean something."""
     return f"{value:.3f}" if value < 10 else f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
 
 

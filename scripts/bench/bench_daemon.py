@@ -5,19 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from os import wait4
 
 from scripts.bench.crowd import lister, scrape
+from scripts.bench.pace import pace
 from scripts.bench.registry import Samples, benchmark
 from scripts.bench.running import CGROUP, ENVIRON, ROOT, Daemon, daemon
 
 PODS = 250
-STARTS = 3 if CGROUP else 5
+STARTS = 3 if CGROUP else 10
 IDLE_SECONDS = 60 if CGROUP else 20
 CHURN = 200 if CGROUP else 10_000
 CHURN_PARTS = 10
+SETTLED_SECONDS = 0.2
 CROWDED_SECONDS = 10
 CROWDED_PAUSE = 0.02
 
@@ -27,37 +30,31 @@ CROWDED_PAUSE = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rest:
-    starts_cpu: tuple[float, ...]
-    starts_wall: tuple[float, ...]
+    starts: Samples
+    rss_at_ready: float
     rss: float
     idle_percent: float
     wake_ups: float
-    get_pods: tuple[float, ...]
+    get_pods: Samples
 
 
 @cache
 def _rest() -> _Rest:
     """250 pods restored several times; then a scrape, a List, and nothing at all."""
     with daemon(PODS) as running:
-        cpu, wall = [], []
-        for _ in range(STARTS):
-            running.stop()
-            running.start()
-            cpu.append(running.cpu_ms)
-            wall.append(running.wall_ms)
+        starts = pace().sampled(lambda: _restarted(running), _enough)
+        rss_at_ready = running.rss_mb()
         scrape(running)
         with lister(running) as call:
             call()
-        commands = tuple(
-            _command("get", "pods", "--socket", str(running.work / "control.sock")) for _ in range(STARTS)
-        )
+        commands = _commands("get", "pods", "--socket", str(running.work / "control.sock"))
         time.sleep(1)
         before, woken, start = running.used_ms(), running.wake_ups(), time.monotonic()
         time.sleep(IDLE_SECONDS)
         seconds = time.monotonic() - start
         return _Rest(
-            starts_cpu=tuple(cpu),
-            starts_wall=tuple(wall),
+            starts=starts,
+            rss_at_ready=rss_at_ready,
             rss=running.rss_mb(),
             idle_percent=(running.used_ms() - before) / seconds / 10,
             wake_ups=(running.wake_ups() - woken) / seconds,
@@ -65,8 +62,23 @@ def _rest() -> _Rest:
         )
 
 
-def _command(*arguments: str) -> float:
+def _restarted(running: Daemon) -> float:
+    """CPU milliseconds of a start."""
+    running.stop()
+    running.start()
+    return running.cpu_ms
+
+
+def _enough(values: Sequence[float]) -> bool:
+    return len(values) >= STARTS
+
+
+def _commands(*arguments: str) -> Samples:
     """CPU milliseconds of one command."""
+    return pace().sampled(lambda: _command(*arguments), _enough)
+
+
+def _command(*arguments: str) -> float:
     process = subprocess.Popen(
         [sys.executable, "-m", "agent", *arguments], stdout=subprocess.DEVNULL, cwd=ROOT, env=ENVIRON
     )
@@ -80,13 +92,13 @@ def _command(*arguments: str) -> float:
 @benchmark(aim=500)
 def start_250_pods() -> Samples:
     """CPU time from the start to READY, 250 pods restored."""
-    return Samples(_rest().starts_cpu)
+    return _rest().starts
 
 
-@benchmark(aim=None)
-def start_250_pods_clock() -> Samples:
-    """The same on the clock."""
-    return Samples(_rest().starts_wall)
+@benchmark(aim=70, unit="MB")
+def rss_at_ready() -> Samples:
+    """Resident memory with 250 pods, before anybody asks for anything."""
+    return Samples((_rest().rss_at_ready,))
 
 
 @benchmark(aim=70, unit="MB")
@@ -110,13 +122,13 @@ def wake_ups_250_pods() -> Samples:
 @benchmark(aim=120)
 def command_help() -> Samples:
     """`numalet --help`, CPU time of the process."""
-    return Samples(tuple(_command("--help") for _ in range(STARTS)))
+    return _commands("--help")
 
 
 @benchmark(aim=200)
 def command_get_pods() -> Samples:
     """`numalet get pods` of 250 pods."""
-    return Samples(_rest().get_pods)
+    return _rest().get_pods
 
 
 # --- churn ----------------------------------------------------------------------------------
@@ -142,6 +154,7 @@ def _churn() -> _Churn:
             _come_and_go(running, CHURN // CHURN_PARTS)
             latency.append((running.used_ms() - before) / (CHURN // CHURN_PARTS))
             rss.append(running.rss_mb())
+            time.sleep(SETTLED_SECONDS)  # the last connection is closed by then
             files.append(float(running.open_files()))
             threads.append(float(running.threads()))
         return _Churn(latency=tuple(latency), rss=tuple(rss), files=tuple(files), threads=tuple(threads))

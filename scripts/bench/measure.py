@@ -1,6 +1,6 @@
 """Timing one benchmark, and what the numbers depend on: machine, Python and commit.
 
-CPU time of the process, not time on the clock: other work on the machine counts little. What is measured
+CPU time of the process, not time on the clock, and only while the machine is quiet (see `pace`). What is measured
 otherwise (other processes, bytes, counts) comes as samples.
 """
 
@@ -10,11 +10,12 @@ import gc
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+from scripts.bench.pace import pace
 from scripts.bench.registry import Benchmark, Samples, Undone
 
 _MOST_RUNS = 1000
@@ -32,12 +33,15 @@ class Result:
     median: float
     p99: float
     runs: int
+    quiet: float | None
+    """See `Samples`."""
 
 
 def measure(bench: Benchmark, seconds: float) -> Result:
     """Run ``bench`` for about ``seconds``, after one run that fills caches and is not counted."""
     prepared = bench.setup()
-    values = sorted(prepared.values if isinstance(prepared, Samples) else _times(prepared, seconds))
+    samples = prepared if isinstance(prepared, Samples) else _times(prepared, seconds)
+    values = sorted(samples.values)
     return Result(
         name=bench.name,
         what=bench.what,
@@ -45,23 +49,25 @@ def measure(bench: Benchmark, seconds: float) -> Result:
         median=round(median(values), 4),
         p99=round(values[-(-len(values) * 99 // 100) - 1], 4),
         runs=len(values),
+        quiet=samples.quiet,
     )
 
 
-def _times(prepared: Callable[[], object] | Undone, seconds: float) -> list[float]:
+def _times(prepared: Callable[[], object] | Undone, seconds: float) -> Samples:
     """CPU times in milliseconds."""
     timed, undo = (prepared.work, prepared.undo) if isinstance(prepared, Undone) else (prepared, _nothing)
-    timed()
-    undo()
-    gc.collect()
-    times: list[float] = []
-    end = time.process_time_ns() + int(seconds * 1e9)
-    while len(times) < _LEAST_RUNS or (len(times) < _MOST_RUNS and time.process_time_ns() < end):
+
+    def sample() -> float:
         start = time.process_time_ns()
         timed()
-        times.append((time.process_time_ns() - start) / 1e6)
-        undo()
-    return times
+        return (time.process_time_ns() - start) / 1e6
+
+    def enough(times: Sequence[float]) -> bool:
+        return len(times) >= _LEAST_RUNS and (len(times) >= _MOST_RUNS or sum(times) >= seconds * 1e3)
+
+    timed()
+    gc.collect()
+    return pace().sampled(sample, enough, prepare=undo)
 
 
 def _nothing() -> None:
@@ -73,6 +79,7 @@ def as_json(results: Iterable[Result], aims: Mapping[str, float]) -> Mapping[str
     return {
         "machine": {"cpu": _cpu_model(), "system": platform.platform(), "python": platform.python_version()},
         "commit": _commit(),
+        "pace_ms": round(pace().best_ms, 3),
         "results": [{**asdict(result), "aim": aims.get(result.name)} for result in results],
     }
 

@@ -28,9 +28,13 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What was measured already, in the benchmark's own unit."""
+    """What was measured already, in the benchmark's own unit.
+
+    ``quiet``: the part of what was tried during which the machine was quiet; None where nobody looked.
+    """
 
     values: tuple[float, ...]
+    quiet: float | None = None
 
 
 Setup = Callable[[], Callable[[], object] | Undone | Samples]

@@ -1,0 +1,69 @@
+"""Fill in the tables of ``docs/performance.md`` from a recorded run: ``python -m scripts.bench.report [FILE]``.
+
+FILE is ``build/bench.json`` unless given. A table is what stands between ``<!-- figures: SUBJECT... -->`` and
+``<!-- end -->``; the words around it are a person's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from scripts.bench.__main__ import RECORDED, met, number, told_aim, where
+from scripts.bench.registry import Benchmark, all_benchmarks
+
+_DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "performance.md"
+_TABLE: Final = re.compile(r"(<!-- figures: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_MACHINE: Final = "machine"
+_HEAD: Final = "| | what | | median | p99 | aim | met |\n|---|---|---|---:|---:|---:|---|\n"
+
+
+def filled(document: str, found: Mapping[str, Any]) -> str:
+    """The document with the figures of a run. Raises ValueError for a subject of which nothing was run."""
+    results = {row["name"]: row for row in found["results"]}
+    known = {bench.name: bench for bench in all_benchmarks()}
+
+    def table(match: re.Match[str]) -> str:
+        opening, subjects, end = match.groups()
+        if subjects == _MACHINE:
+            return f"{opening}{where(found)}\n{end}"
+        rows = [
+            _row(bench, results[name])
+            for name, bench in known.items()
+            if name.partition(".")[0] in subjects.split() and name in results
+        ]
+        if not rows:
+            raise ValueError(f"{subjects}: nothing of it was run")
+        return f"{opening}{_HEAD}{''.join(rows)}{end}"
+
+    return _TABLE.sub(table, document)
+
+
+def _row(bench: Benchmark, row: Mapping[str, Any]) -> str:
+    return f"| {' | '.join(_cells(bench, row))} |\n"
+
+
+def _cells(bench: Benchmark, row: Mapping[str, Any]) -> Iterator[str]:
+    yield f"`{bench.name}`"
+    yield bench.what.rstrip(".")
+    yield row["unit"]
+    yield number(row["median"])
+    yield "" if row["runs"] == 1 else number(row["p99"])
+    yield told_aim(bench, row["aim"])
+    verdict = met(bench, row["aim"], median=row["median"], p99=row["p99"])
+    yield f"**{verdict.lower()}**" if verdict == "NO" else verdict
+
+
+def main(arguments: Iterable[str] = sys.argv[1:]) -> None:
+    """Write the document anew."""
+    file = Path(next(iter(arguments), RECORDED))
+    found = json.loads(file.read_text(encoding="utf-8"))
+    _DOCUMENT.write_text(filled(_DOCUMENT.read_text(encoding="utf-8"), found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
