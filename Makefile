@@ -16,7 +16,7 @@ unit: ## the tests that need no VM
 	@scripts/bootstrap --browser
 	$(PY) -m pytest -m "not vm"
 
-vm: ## the tests that need a real kernel, inside test VMs: two kernels, two topologies
+vm: ## the tests that need a real kernel, inside test VMs: two kernels, two topologies, both cgroup drivers
 	@scripts/bootstrap --vm
 	@scripts/vm-lane
 
