@@ -151,10 +151,9 @@ class StaticCpuManager:
         if held is not None:
             return Outcome(state, _reusable(container, reuse, held), (Kept(container.name, CPU),))
         taken = self._allocate_cpus(state, n, hint, reuse)
-        entered = state.with_entry(pod.uid, container.name, taken.cpus)
         step = CpusGranted(container.name, taken.cpus, taken.picks, Pool.NODE)
         return Outcome(
-            replace(entered, default=state.default - taken.cpus),
+            state.granting(pod.uid, container.name, taken.cpus),
             _reusable(container, reuse, taken.cpus),
             (step,),
         )

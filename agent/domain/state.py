@@ -50,6 +50,16 @@ class CpuState:
         pod = {**self.entries.get(uid, {}), container: cpus}
         return replace(self, entries={**self.entries, uid: pod})
 
+    def granting(self, uid: PodUid, container: str, cpus: CpuSet) -> CpuState:
+        """This state with ``cpus`` entered for a container that has no entry, and out of the shared pool."""
+        pod = {**self.entries.get(uid, {}), container: cpus}
+        after = CpuState(
+            default=self.default - cpus, entries={**self.entries, uid: pod}, pod_entries=self.pod_entries
+        )
+        if "held" in vars(self):  # nothing was taken out: it need not be gathered from all pods again
+            vars(after)["held"] = self.held | cpus
+        return after
+
     def without_entry(self, uid: PodUid, container: str) -> CpuState:
         """This state without the container's entry; a pod without entries is dropped."""
         left = {name: cpus for name, cpus in self.entries.get(uid, {}).items() if name != container}
@@ -141,9 +151,17 @@ def _with(
 
 
 def changed_pods(before: Mapping[PodUid, object], after: Mapping[PodUid, object]) -> set[PodUid]:
-    """The pods that are in one of the two only, or whose value is not the same object: none is ever written to."""
+    """The pods that are in one of the two only, or whose value is another: none is ever written to.
+
+    A value that is equal, but not the same object, may be taken for another.
+    """
     if before is after:
         return set()
+    fewer, more = sorted((before, after), key=len)
+    others = dict(more)
+    newest = {others.popitem()[0] for _ in range(len(more) - len(fewer))}
+    if others == fewer:  # as it is, mostly: a pod came, or the last one went again
+        return newest
     changed = set(compress(after, map(is_not, after.values(), map(before.get, after))))
     stayed = len(after) - len(changed - before.keys())
     return changed if stayed == len(before) else changed | (before.keys() - after.keys())
