@@ -81,7 +81,7 @@ class SystemFiles:
 
     def rename(self, old: Path, new: Path) -> None:
         """rename(2): replaces ``new`` in one step."""
-        old.replace(new)
+        os.rename(old, new)  # noqa: PTH104 - `Path.replace` takes ``new`` apart once more
 
     def unlink(self, path: Path) -> None:
         """unlink(2)."""
@@ -112,9 +112,8 @@ def write_synced(files: Files, path: Path, data: bytes) -> None:
     """Write a new file and its content to the disk. Raises OSError."""
     descriptor = files.create(path)
     try:
-        left = memoryview(data)
-        while left:
-            left = left[files.write(descriptor, bytes(left)) :]
+        while data:
+            data = data[files.write(descriptor, data) :]
         files.sync(descriptor)
     finally:
         files.close(descriptor)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeVar
+from typing import Final, NamedTuple, Protocol, Self, TypeVar
 
 from agent.checkpoint.files import Files, SystemFiles, write_synced
 from agent.domain.pod import PodUid
@@ -156,10 +156,12 @@ def _aside(name: str, now: str, taken: Callable[[str], bool]) -> str:
 class StateDir:
     """A `Store` in a directory. Reading needs no more; to write, `open` it (or use ``with``)."""
 
-    __slots__ = ("_files", "_lock", "root")
+    __slots__ = ("_files", "_lock", "_places", "_pods", "root")
 
     def __init__(self, root: Path, files: Files | None = None) -> None:
         self.root = root
+        self._pods = root / PODS
+        self._places = {name: _Place.of(root, name) for name in NODE_FILES}
         self._files: Files = files or SystemFiles()
         self._lock: int | None = None
 
@@ -171,7 +173,7 @@ class StateDir:
         self._make_directory(self.root)
         self._take_lock()
         try:
-            self._make_directory(self.root / PODS)
+            self._make_directory(self._pods)
             return tuple(self._sweep())
         except BaseException:
             self.close()
@@ -194,8 +196,8 @@ class StateDir:
 
     def read(self, name: str) -> bytes | None:
         """Read a file; None where there is none."""
-        path = self.root / _checked(name)
-        with _system("read", path):
+        path = self._place(name).path
+        with _System("read", path):
             try:
                 return self._files.read(path)
             except FileNotFoundError:
@@ -207,59 +209,62 @@ class StateDir:
 
     def write_together(self, files: Mapping[str, bytes]) -> None:
         """Replace several files, in any order, each as a whole. After an error each is the old one or the new one."""
-        paths = [self._writable(name) for name in files]
-        temporaries = [path.with_name(f".{path.name}{_TEMPORARY_SUFFIX}") for path in paths]
+        places = [self._writable(name) for name in files]
         try:
-            for temporary, data in zip(temporaries, files.values(), strict=True):
-                with _system("write", temporary):
+            for (_, temporary, _), data in zip(places, files.values(), strict=True):
+                with _System("write", temporary):
                     write_synced(self._files, temporary, data)
-            for temporary, path in zip(temporaries, paths, strict=True):
-                with _system("replace", path):
+            for path, temporary, _ in places:
+                with _System("replace", path):
                     self._files.rename(temporary, path)
         except StorageError:
-            for temporary in temporaries:
+            for _, temporary, _ in places:
                 with suppress(OSError):
                     self._files.unlink(temporary)
             raise
-        for directory in dict.fromkeys(path.parent for path in paths):
+        for directory in dict.fromkeys(place.directory for place in places):
             self._do("sync", self._files.sync_directory, directory)
 
     def remove(self, name: str) -> None:
         """Remove a file; no error where there is none."""
-        path = self._writable(name)
-        with _system("remove", path), suppress(FileNotFoundError):
+        path, _, directory = self._writable(name)
+        with _System("remove", path), suppress(FileNotFoundError):
             self._files.unlink(path)
-        self._do("sync", self._files.sync_directory, path.parent)
+        self._do("sync", self._files.sync_directory, directory)
 
     def quarantine(self, name: str, now: str) -> Path:
         """Set a file aside as ``NAME.corrupt-<now>``, never over another; returns where it lies."""
-        path = self._writable(name)
-        names = self._list(path.parent)
-        aside = path.with_name(_aside(path.name, now, names.__contains__))
-        with _system("set aside", path):
+        path, _, directory = self._writable(name)
+        names = self._list(directory)
+        aside = directory / _aside(path.name, now, names.__contains__)
+        with _System("set aside", path):
             self._files.rename(path, aside)
-        self._do("sync", self._files.sync_directory, path.parent)
+        self._do("sync", self._files.sync_directory, directory)
         return aside
 
     def records(self) -> Listing:
         """List the pod records."""
-        names = self._list(self.root / PODS)
+        names = self._list(self._pods)
         return _listing([name for name in names if not name.endswith(_TEMPORARY_SUFFIX)])
 
-    def _writable(self, name: str) -> Path:
+    def _writable(self, name: str) -> _Place:
         if self._lock is None:
             raise StateError(f"state directory {self.root} is not open for writing")
-        return self.root / _checked(name)
+        return self._place(name)
+
+    def _place(self, name: str) -> _Place:
+        of_node = self._places.get(name)
+        return of_node or _Place.of(self._pods, _checked(name).removeprefix(f"{PODS}/"))
 
     def _sweep(self) -> Iterator[str]:
-        for directory in (self.root, self.root / PODS):
+        for directory in (self.root, self._pods):
             for name in self._list(directory):
                 if name.startswith(".") and name.endswith(_TEMPORARY_SUFFIX):
                     self._do("remove", self._files.unlink, directory / name)
                     yield name
 
     def _make_directory(self, path: Path) -> None:
-        with _system("create directory", path):
+        with _System("create directory", path):
             try:
                 self._files.make_directory(path)
             except FileExistsError:
@@ -271,7 +276,7 @@ class StateDir:
 
     def _take_lock(self) -> None:
         path = self.root / LOCK_FILE
-        with _system("lock", path):
+        with _System("lock", path):
             try:
                 self._lock = self._files.lock(path, f"{os.getpid()}\n".encode())
             except BlockingIOError:
@@ -279,14 +284,14 @@ class StateDir:
                 raise LockedError(self.root, pid) from None
 
     def _list(self, path: Path) -> list[str]:
-        with _system("list", path):
+        with _System("list", path):
             try:
                 return self._files.list_directory(path)
             except FileNotFoundError:
                 return []
 
     def _do(self, operation: str, call: Callable[[Path], T], path: Path) -> T:
-        with _system(operation, path):
+        with _System(operation, path):
             return call(path)
 
 
@@ -331,10 +336,31 @@ class MemoryStore:
         return _listing([name.removeprefix(f"{PODS}/") for name in inside])
 
 
-@contextmanager
-def _system(operation: str, path: Path) -> Iterator[None]:
-    """Turn an OSError into the StorageError that says what was tried where."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(operation, path, error) from error
+class _Place(NamedTuple):
+    """Where a file is, and where it is written before it gets there."""
+
+    path: Path
+    temporary: Path
+    directory: Path
+
+    @classmethod
+    def of(cls, directory: Path, name: str) -> Self:
+        return cls(directory / name, directory / f".{name}{_TEMPORARY_SUFFIX}", directory)
+
+
+class _System:
+    """Turns an OSError of the block into the StorageError that says what was tried where."""
+
+    __slots__ = ("_operation", "_path")
+
+    def __init__(self, operation: str, path: Path) -> None:
+        self._operation = operation
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError):
+            raise StorageError(self._operation, self._path, error) from error
