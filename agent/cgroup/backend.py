@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Final, Protocol, assert_never
 
 from agent.cgroup.layout import ROOT, CgroupDir, Kind
@@ -269,17 +270,28 @@ def _run(backend: CgroupBackend, op: CgroupOp) -> Mapping[str, str]:
     return {}
 
 
-@contextmanager
-def explained(path: str, file: str, value: str = "") -> Iterator[None]:
-    """Turn an OSError of the block into an `EnforcementError` that says what it means."""
-    try:
-        yield
-    except OSError as error:
+class Explained:
+    """A block whose OSError becomes an `EnforcementError` that says what it means."""
+
+    __slots__ = ("_file", "_path", "_value")
+
+    def __init__(self, path: str, file: str, value: str = "") -> None:
+        self._path = path
+        self._file = file
+        self._value = value
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, OSError):
+            return
         number = errno.EACCES if error.errno == errno.EPERM else error.errno or 0
         fallback = (error.strerror or "failed", "")
-        meaning, hint = _MEANING_OF_FILE.get((file, number)) or _MEANING.get(number, fallback)
+        meaning, hint = _MEANING_OF_FILE.get((self._file, number)) or _MEANING.get(number, fallback)
         code = errno.errorcode.get(error.errno or 0, "UNKNOWN")
-        raise EnforcementError(path, file, value, code, meaning, hint) from error
+        raise EnforcementError(self._path, self._file, self._value, code, meaning, hint) from error
 
 
 def check_usage(path: str, text: str, current: int) -> None:

@@ -28,11 +28,11 @@ from agent.cgroup.backend import (
     SUBTREE_CONTROL,
     Enabled,
     EnforcementError,
+    Explained,
     Prepared,
     Problem,
     check_read_back,
     check_usage,
-    explained,
 )
 from agent.cgroup.claims import blamed
 from agent.cgroup.containerwatch import ContainerWatch
@@ -105,7 +105,7 @@ class CgroupFs:
                 enabled.append(Enabled(str(here), missing))
             here /= name
             if not here.is_dir():
-                with explained(str(here), DIRECTORY):
+                with Explained(str(here), DIRECTORY):
                     here.mkdir(mode=0o755)
                 created.append(str(here))
         self._claim_root()
@@ -118,7 +118,7 @@ class CgroupFs:
         """
         if self._claim is not None:
             return
-        with explained(str(self.root), DIRECTORY):
+        with Explained(str(self.root), DIRECTORY):
             fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,7 +137,7 @@ class CgroupFs:
 
     @staticmethod
     def _missing(cgroup: Path, wanted: Sequence[str]) -> tuple[str, ...]:
-        with explained(str(cgroup), SUBTREE_CONTROL):
+        with Explained(str(cgroup), SUBTREE_CONTROL):
             present = (cgroup / SUBTREE_CONTROL).read_text().split()
         return tuple(name for name in wanted if name not in present)
 
@@ -211,7 +211,7 @@ class CgroupFs:
             return
         parent, name = self._split(directory)
         shown = self._shown(directory)
-        with self._open(parent, DIRECTORY) as fd, explained(shown, DIRECTORY):
+        with self._open(parent, DIRECTORY) as fd, Explained(shown, DIRECTORY):
             with suppress(FileExistsError):
                 os.mkdir(name, 0o755, dir_fd=fd)
             self._disown(parent, name)
@@ -230,7 +230,7 @@ class CgroupFs:
         if self.exists(directory):
             with (
                 self._open(parent, DIRECTORY) as fd,
-                explained(shown, DIRECTORY),
+                Explained(shown, DIRECTORY),
                 suppress(FileNotFoundError),
             ):
                 _patiently(lambda: os.rmdir(name, dir_fd=fd))
@@ -247,7 +247,7 @@ class CgroupFs:
 
     def read(self, directory: CgroupDir, file: str) -> str:
         """See `CgroupBackend.read`."""
-        with self._open(directory, file) as fd, explained(self._shown(directory), file):
+        with self._open(directory, file) as fd, Explained(self._shown(directory), file):
             return _read(fd, file)
 
     def write(self, directory: CgroupDir, file: str, text: str) -> Mapping[str, str]:
@@ -261,9 +261,9 @@ class CgroupFs:
         shown = self._shown(directory)
         with self._open(directory, file, text) as fd:
             if file == MEMORY_MAX:
-                with explained(shown, _MEMORY_CURRENT):
+                with Explained(shown, _MEMORY_CURRENT):
                     check_usage(shown, text, int(_read(fd, _MEMORY_CURRENT)))
-            with explained(shown, file, text):
+            with Explained(shown, file, text):
                 try:
                     _write(fd, file, text)
                 finally:  # a refused write is an event, too: it began by truncating the file
@@ -277,7 +277,7 @@ class CgroupFs:
         """See `CgroupBackend.enable`."""
         text = " ".join(f"+{name}" for name in controllers)
         shown = self._shown(directory)
-        with self._open(directory, SUBTREE_CONTROL) as fd, explained(shown, SUBTREE_CONTROL, text):
+        with self._open(directory, SUBTREE_CONTROL) as fd, Explained(shown, SUBTREE_CONTROL, text):
             try:
                 _patiently(lambda: _write(fd, SUBTREE_CONTROL, text))
             finally:
@@ -293,7 +293,7 @@ class CgroupFs:
 
     def add_process(self, directory: CgroupDir, pid: int) -> None:
         """See `CgroupBackend.add_process`."""
-        with self._open(directory, PROCS, str(pid)) as fd, explained(self._shown(directory), PROCS, str(pid)):
+        with self._open(directory, PROCS, str(pid)) as fd, Explained(self._shown(directory), PROCS, str(pid)):
             _write(fd, PROCS, str(pid))
 
     def populated(self, directory: CgroupDir) -> bool:
@@ -313,7 +313,7 @@ class CgroupFs:
             time.sleep(_PAUSE)
 
     def _kill_once(self, directory: CgroupDir) -> None:
-        with self._open(directory, _KILL, "1") as fd, explained(self._shown(directory), _KILL, "1"):
+        with self._open(directory, _KILL, "1") as fd, Explained(self._shown(directory), _KILL, "1"):
             try:
                 _write(fd, _KILL, "1")
             except FileNotFoundError:  # before Linux 5.14
@@ -361,12 +361,12 @@ class CgroupFs:
         if file:
             self._check_name(directory, file)
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        with explained(self._shown(directory), file, value):
+        with Explained(self._shown(directory), file, value):
             fd = os.open(self.root, flags)
         try:
             for name in self._names.path(directory).split("/") if directory else ():
                 self._check_name(directory, name)
-                with explained(self._shown(directory), file, value):
+                with Explained(self._shown(directory), file, value):
                     below = os.open(name, flags, dir_fd=fd)
                 os.close(fd)
                 fd = below
@@ -401,7 +401,7 @@ def _write(fd: int, file: str, text: str) -> None:
 
 def _switch(cgroup: Path, sign: str, controllers: Sequence[str]) -> None:
     text = " ".join(f"{sign}{name}" for name in controllers)
-    with explained(str(cgroup), SUBTREE_CONTROL, text):
+    with Explained(str(cgroup), SUBTREE_CONTROL, text):
         (cgroup / SUBTREE_CONTROL).write_text(text)
 
 

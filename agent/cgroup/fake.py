@@ -7,7 +7,7 @@ inner cgroups hold no processes, cgroups in use are not removed, and bad values 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,11 +20,11 @@ from agent.cgroup.backend import (
     PROCS,
     SUBTREE_CONTROL,
     Enabled,
+    Explained,
     Prepared,
     Problem,
     check_read_back,
     check_usage,
-    explained,
 )
 from agent.cgroup.fakepartitions import FILES as PARTITION_FILES
 from agent.cgroup.fakepartitions import FakePartitions
@@ -73,15 +73,24 @@ _DEFAULTS: Final[Mapping[str, Mapping[str, str]]] = {
 _DOMAIN: Final = frozenset({"memory", "hugetlb"})
 """Controllers whose cgroups hold no processes beside children; the others also work on threads."""
 _CONTROLLER_OF: Final = {file: name for name, files in _DEFAULTS.items() for file in files}
+_SHOWN: Final = frozenset({CPUS_EFFECTIVE, MEMS_EFFECTIVE})
+"""The files whose content follows from where processes run."""
+_DEFAULT_OF: Final = {file: text for files in _DEFAULTS.values() for file, text in files.items()}
 
 
 @dataclass(slots=True)
 class _Cgroup:
+    available: set[str]
+    """The controllers of the cgroup above, which that one passes on."""
     below: set[CgroupDir] = field(default_factory=set)
     subtree: set[str] = field(default_factory=set)
     files: dict[str, str] = field(default_factory=dict)
     pids: set[int] = field(default_factory=set)
     usage: int = 0
+
+    def content(self, file: str) -> str:
+        """What was written, or what the file of a new cgroup holds."""
+        return self.files.get(file, _DEFAULT_OF[file])
 
 
 class _Effective(NamedTuple):
@@ -95,6 +104,10 @@ class _Effective(NamedTuple):
         cpus = cpus_in(files.get(CPUS, "")) & self.cpus or self.cpus
         mems = _mems_in(files.get(MEMS, "")) & self.mems or self.mems
         return _Effective(cpus, mems)
+
+    def shown(self, file: str) -> str:
+        """What the one of the `_SHOWN` files holds."""
+        return _text(self.cpus if file == CPUS_EFFECTIVE else self.mems)
 
 
 class FakeCgroups:
@@ -166,7 +179,7 @@ class FakeCgroups:
         """See `CgroupBackend.prepare`."""
         missing = {*REQUIRED_CONTROLLERS, *OPTIONAL_CONTROLLERS} - self._passed_on
         created = () if ROOT in self._cgroups else ("/fake",)
-        self._cgroups.setdefault(ROOT, _Cgroup())
+        self._cgroups.setdefault(ROOT, _Cgroup(self._passed_on))
         self._passed_on |= missing
         enabled = (Enabled("/", tuple(sorted(missing))),) if missing else ()
         return Prepared(enabled=enabled, created=created)
@@ -181,7 +194,7 @@ class FakeCgroups:
 
     def offer(self) -> KernelOffer:
         """See `CgroupBackend.offer`."""
-        files = frozenset(_planned_of(frozenset(self._available(ROOT)))) - self.absent
+        files = frozenset(_planned_of(frozenset(self._find(ROOT).available))) - self.absent
         return KernelOffer(controllers=frozenset(self._passed_on), files=files, page_size=self._page)
 
     def observe(self, top: CgroupDir = ROOT, leave_out: frozenset[Kind] = NOTHING) -> Observed:
@@ -209,8 +222,8 @@ class FakeCgroups:
         if kind is not Kind.NESTED:
             dirs[directory] = ObservedDir(
                 files={
-                    file: _content(file, cgroup.files, lambda: effective)
-                    for file in _planned_of(frozenset(self._available(directory)))
+                    file: effective.shown(file) if file in _SHOWN else cgroup.content(file)
+                    for file in _planned_of(frozenset(cgroup.available))
                     if file not in self.absent
                 },
                 subtree=frozenset(cgroup.subtree),
@@ -224,17 +237,20 @@ class FakeCgroups:
 
     def children(self, directory: CgroupDir) -> tuple[CgroupDir, ...]:
         """See `CgroupBackend.children`."""
-        with explained(directory, DIRECTORY):
+        with Explained(directory, DIRECTORY):
             self._find(directory)
         return tuple(self._children(directory))
 
     def make(self, directory: CgroupDir) -> None:
         """See `CgroupBackend.make`."""
-        with explained(directory, DIRECTORY):
+        with Explained(directory, DIRECTORY):
             self._inject(directory, DIRECTORY)
+            available = self._passed_on
             if directory != ROOT:
-                self._find(layout.parent_of(directory)).below.add(directory)
-            self._cgroups.setdefault(directory, _Cgroup())
+                above = self._find(layout.parent_of(directory))
+                above.below.add(directory)
+                available = above.subtree
+            self._cgroups.setdefault(directory, _Cgroup(available))
         self._note(directory, MakeDir(directory))
 
     def _note(self, where: CgroupDir, op: CgroupOp) -> None:
@@ -247,7 +263,7 @@ class FakeCgroups:
 
     def remove(self, directory: CgroupDir) -> None:
         """See `CgroupBackend.remove`."""
-        with explained(directory, DIRECTORY):
+        with Explained(directory, DIRECTORY):
             self._inject(directory, DIRECTORY)
             if directory not in self._cgroups:
                 return
@@ -261,18 +277,19 @@ class FakeCgroups:
 
     def read(self, directory: CgroupDir, file: str) -> str:
         """See `CgroupBackend.read`."""
-        with explained(directory, file):
+        with Explained(directory, file):
             self._inject(directory, file)
             return self._show(directory, file)
 
     def write(self, directory: CgroupDir, file: str, text: str) -> Mapping[str, str]:
         """See `CgroupBackend.write`."""
-        with explained(directory, file, text):
+        with Explained(directory, file, text):
             self._inject(directory, file)
-            self._check_is_there(directory, file)
+            cgroup = self._find(directory)
+            self._check_is_there(cgroup, file)
             if file == MEMORY_MAX:
-                check_usage(directory, text, int(self._show(directory, "memory.current")))
-            self._cgroups[directory].files[file] = self._accepted(directory, file, text)
+                check_usage(directory, text, int(cgroup.content("memory.current")))
+            cgroup.files[file] = self._accepted(directory, file, text)
             if file in PARTITION_FILES:
                 self.partitions.follow(directory, file, self.online)
             self._touch(directory)
@@ -287,10 +304,10 @@ class FakeCgroups:
 
     def enable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
         """See `CgroupBackend.enable`."""
-        with explained(directory, SUBTREE_CONTROL, " ".join(f"+{name}" for name in controllers)):
+        with Explained(directory, SUBTREE_CONTROL, " ".join(f"+{name}" for name in controllers)):
             self._inject(directory, SUBTREE_CONTROL)
             cgroup = self._find(directory)
-            if not set(controllers) <= self._available(directory):
+            if not set(controllers) <= cgroup.available:
                 raise kernel_error(errno.ENOENT)
             if cgroup.pids and _DOMAIN & {*controllers, *cgroup.subtree}:
                 raise kernel_error(errno.EBUSY)
@@ -299,7 +316,7 @@ class FakeCgroups:
 
     def disable(self, directory: CgroupDir, controllers: Sequence[str]) -> None:
         """Take controllers from the children, as another program might; their values are lost."""
-        with explained(directory, SUBTREE_CONTROL):
+        with Explained(directory, SUBTREE_CONTROL):
             self._find(directory).subtree -= set(controllers)
         for below in self._children(directory):
             files = self._cgroups[below].files
@@ -311,12 +328,12 @@ class FakeCgroups:
 
     def procs(self, directory: CgroupDir) -> tuple[int, ...]:
         """See `CgroupBackend.procs`."""
-        with explained(directory, PROCS):
+        with Explained(directory, PROCS):
             return tuple(sorted(self._find(directory).pids))
 
     def add_process(self, directory: CgroupDir, pid: int) -> None:
         """See `CgroupBackend.add_process`."""
-        with explained(directory, PROCS, str(pid)):
+        with Explained(directory, PROCS, str(pid)):
             self._inject(directory, PROCS)
             target = self._find(directory)
             inner = any(map(self.populated, self._children(directory)))
@@ -331,25 +348,25 @@ class FakeCgroups:
 
     def populated(self, directory: CgroupDir) -> bool:
         """See `CgroupBackend.populated`."""
-        with explained(directory, "cgroup.events"):
+        with Explained(directory, "cgroup.events"):
             return bool(self._find(directory).pids) or any(map(self.populated, self._children(directory)))
 
     def kill(self, directory: CgroupDir) -> None:
         """See `CgroupBackend.kill`."""
-        with explained(directory, "cgroup.kill", "1"):
+        with Explained(directory, "cgroup.kill", "1"):
             self._inject(directory, "cgroup.kill")
             self._find(directory)
             self._clear(directory)
 
     def stat(self, directory: CgroupDir) -> Mapping[str, int]:
         """See `CgroupBackend.stat`: each process runs for 1 µs, when it joins."""
-        with explained(directory, "cpu.stat"):
-            available = self._available(directory)
-        stat = {"usage_usec": self._cgroups[directory].usage}
-        if "cpu" in available:
+        with Explained(directory, "cpu.stat"):
+            cgroup = self._find(directory)
+        stat = {"usage_usec": cgroup.usage}
+        if "cpu" in cgroup.available:
             stat |= {"nr_periods": 0, "nr_throttled": 0}
-        if "memory" in available:
-            stat["memory.current"] = int(self._show(directory, "memory.current"))
+        if "memory" in cgroup.available:
+            stat["memory.current"] = int(cgroup.content("memory.current"))
         return stat
 
     def effective_cpus(self, directory: CgroupDir) -> CpuSet:
@@ -376,19 +393,15 @@ class FakeCgroups:
     def _all_pids(self) -> list[set[int]]:
         return [cgroup.pids for cgroup in self._cgroups.values()]
 
-    def _available(self, directory: CgroupDir) -> set[str]:
-        self._find(directory)
-        return self._passed_on if directory == ROOT else self._cgroups[layout.parent_of(directory)].subtree
-
     def _show(self, directory: CgroupDir, file: str) -> str:
         cgroup = self._find(directory)
         if file == SUBTREE_CONTROL:
             return " ".join(sorted(cgroup.subtree))
-        self._check_is_there(directory, file)
-        return _content(file, cgroup.files, lambda: self._effective(directory))
+        self._check_is_there(cgroup, file)
+        return self._effective(directory).shown(file) if file in _SHOWN else cgroup.content(file)
 
-    def _check_is_there(self, directory: CgroupDir, file: str) -> None:
-        if _CONTROLLER_OF.get(file) not in self._available(directory) or file in self.absent:
+    def _check_is_there(self, cgroup: _Cgroup, file: str) -> None:
+        if _CONTROLLER_OF.get(file) not in cgroup.available or file in self.absent:
             raise kernel_error(errno.ENOENT)
 
     def _effective(self, directory: CgroupDir) -> _Effective:
@@ -434,14 +447,6 @@ class FakeCgroups:
 def _planned_of(controllers: frozenset[str]) -> tuple[str, ...]:
     """The files that plans are about, of a cgroup that has these controllers."""
     return tuple(file for name in sorted(controllers) for file in _DEFAULTS[name] if is_planned(file))
-
-
-def _content(file: str, written: Mapping[str, str], effective: Callable[[], _Effective]) -> str:
-    if file == CPUS_EFFECTIVE:
-        return _text(effective().cpus)
-    if file == MEMS_EFFECTIVE:
-        return _text(effective().mems)
-    return written.get(file, _DEFAULTS[_CONTROLLER_OF[file]][file])
 
 
 _text = lru_cache(maxsize=4096)(str)

@@ -223,8 +223,7 @@ class Mirror:
                 dirs[directory] = replace(known, subtree=known.subtree | set(controllers))
                 self._repaired(directory, SUBTREE_CONTROL)
             case Write(directory, file, _):
-                known = dirs[directory]
-                dirs[directory] = replace(known, files={**known.files, **files})
+                dirs[directory] = _with(dirs[directory], files)
                 self._blind |= (
                     group == ROOT and file in EFFECTIVE
                 )  # what all pods have from above changes with it
@@ -238,6 +237,10 @@ class Mirror:
         found = self._drifted.pop((directory, file), None)
         if found is not None:
             self.repairs.append(Repair(directory, file, found))
+
+
+def _with(known: ObservedDir, files: Mapping[str, str]) -> ObservedDir:
+    return ObservedDir(files={**known.files, **files}, subtree=known.subtree, populated=known.populated)
 
 
 def _is_busy(error: ApplyError) -> bool:
