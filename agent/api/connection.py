@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
+from functools import partial
 from http import HTTPStatus
-from threading import Thread
 from typing import Any
 
 from agent.api.request import Answer, Call, Find, Request, RequestError, RequestReader
+from agent.api.workers import Workers
 
 Json = dict[str, Any]
 
 
 class Connection(asyncio.Protocol):
-    """Serves one client. What may take its time has a thread of its own, all else is done on the loop.
+    """Serves one client. What may take its time has one of the ``workers``, all else is done on the loop.
 
     A client that neither sends nor takes anything for ``idle_seconds`` is gone. A connection is in ``connected``
     as long as it is one.
@@ -25,17 +26,19 @@ class Connection(asyncio.Protocol):
         self,
         find: Find,
         loop: asyncio.AbstractEventLoop,
+        workers: Workers,
         connected: set[asyncio.Transport],
         idle_seconds: float,
     ) -> None:
         self._find = find
         self._loop = loop
+        self._workers = workers
         self._connected = connected
         self._idle_seconds = idle_seconds
         self._reader = RequestReader(self._found, self._proceed)
         self._waiting = deque[Request | RequestError]()
         self._busy = False
-        """Whether a thread works on a request."""
+        """Whether a worker has a request."""
         self._full = False
         """Whether the client does not take the answers it has."""
         self._ended = False
@@ -102,7 +105,7 @@ class Connection(asyncio.Protocol):
             self._send(refused(request), stays=False)
         elif request.call.slow:
             self._busy = True
-            Thread(target=self._work, args=(request,), name="control-call", daemon=True).start()
+            self._workers.run(partial(self._work, request))
         else:
             self._send(request.call.work(request.body), stays=request.stays)
 

@@ -26,6 +26,7 @@ from agent.api.connection import Connection, problem, refused
 from agent.api.ending import end_all
 from agent.api.request import Answer, Call, RequestError, place
 from agent.api.unixsocket import socket_place
+from agent.api.workers import Workers
 from agent.errors import HostError, NumaletError
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class ControlServer:
             raise
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
+        self._workers = Workers("control-call")
         self._open: set[asyncio.Transport] = set()
         self._thread = Thread(target=self._run, name="control-api", daemon=True)
 
@@ -133,12 +135,13 @@ class ControlServer:
 
     async def _serve(self) -> None:
         server = await self._loop.create_unix_server(
-            lambda: Connection(self._find, self._loop, self._open, self._idle_seconds),
+            lambda: Connection(self._find, self._loop, self._workers, self._open, self._idle_seconds),
             sock=self._listener,
             backlog=_BACKLOG,
         )
         await self._stopping.wait()
         await end_all(self._listener, server.close, self._open)
+        self._workers.end()
 
 
 def check_peer(connection: socket.socket, group: int | None) -> None:
