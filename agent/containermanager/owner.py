@@ -55,7 +55,7 @@ from agent.containermanager.verdict import (
 from agent.domain.pod import Pod, PodUid
 from agent.domain.qos import qos_class
 from agent.domain.settings import Gates
-from agent.domain.state import NodeState, without_pod
+from agent.domain.state import NodeState, with_pod, without_pod
 from agent.domain.topology import NodeId
 from agent.domain.trace import Trace
 from agent.errors import HostError, NumaletError, StateError
@@ -230,7 +230,7 @@ class ContainerManager:
                 self._journal.save(self._state)
                 self._journal.add(self._record(pod, source, admitted_at))
             with self._timed(Stage.ENFORCE):
-                self._enforcer.enforce(self._state, {**self._roster.pods, pod.uid: pod})
+                self._enforcer.enforce(self._state, with_pod(self._roster.pods, pod.uid, pod))
             self._enforcer.check_bound(pod)
         except (StateError, HostError) as error:
             self._undo(pod, before)
@@ -610,5 +610,7 @@ class ContainerManager:
         record = record_of(
             pod, self._state, gates=self.gates, boot_id=self._boot_id, admitted_at=admitted_at, source=source
         )
-        record = replace(record, lives=self.containers.of(pod.uid))
+        lives = self.containers.of(pod.uid)
+        if lives:
+            record = replace(record, lives=lives)
         return record if previous is None else replace(record, minor=previous.minor, unknown=previous.unknown)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from agent.checkpoint.podrecord import PodRecord
 from agent.containermanager.snapshot import AdmittedPod, EndedPod, RejectedPod
 from agent.domain.pod import Pod, PodUid
-from agent.domain.state import without_pod
+from agent.domain.state import with_pod, without_pod
 
 Known = AdmittedPod | EndedPod | RejectedPod
 
@@ -29,7 +29,7 @@ class Roster:
         """Enter a pod that holds its resources, or what has become of it."""
         self._forget_refusals(entry.pod)
         self.admitted[entry.pod.uid] = entry
-        self.pods = {**self.pods, entry.pod.uid: entry.enforced}
+        self.pods = with_pod(self.pods, entry.pod.uid, entry.enforced)
         self._names[entry.pod.namespace, entry.pod.name] = entry.pod.uid
 
     def release(self, pod: Pod) -> None:

@@ -27,7 +27,7 @@ from agent.domain.idset import NO_CPUS, CpuSet, NodeMask, union
 from agent.domain.outcome import Isolation, Outcome
 from agent.domain.pod import CPU, Container, ContainerKind, Pod, PodUid
 from agent.domain.settings import Fidelity, Gates
-from agent.domain.state import ContainerCpus, CpuState, without_pod
+from agent.domain.state import ContainerCpus, CpuState, with_pod, without_pod
 from agent.domain.topology import Topology
 from agent.domain.trace import WHOLE_POD, CpusGranted, Kept, Pool, Shared, Step
 from agent.errors import AdmissionError
@@ -179,7 +179,7 @@ class StaticCpuManager:
         entered = replace(
             state,
             default=state.default - taken.cpus,
-            pod_entries={**state.pod_entries, pod.uid: taken.cpus},
+            pod_entries=with_pod(state.pod_entries, pod.uid, taken.cpus),
         )
         return self._divide(entered, pod, taken.cpus, (step,))
 
@@ -203,7 +203,7 @@ class StaticCpuManager:
             for one in slices
             if one.container in new
         )
-        entries = {**state.entries, pod.uid: {**held, **new}}
+        entries = with_pod(state.entries, pod.uid, {**held, **new})
         return Outcome(replace(state, entries=entries), NO_CPUS, (*steps, *shared))
 
     def _pod_shared(self, pod: Pod, name: str) -> Shared:

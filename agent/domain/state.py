@@ -48,13 +48,15 @@ class CpuState:
     def with_entry(self, uid: PodUid, container: str, cpus: CpuSet) -> CpuState:
         """This state with ``cpus`` entered for the container."""
         pod = {**self.entries.get(uid, {}), container: cpus}
-        return replace(self, entries={**self.entries, uid: pod})
+        return replace(self, entries=with_pod(self.entries, uid, pod))
 
     def granting(self, uid: PodUid, container: str, cpus: CpuSet) -> CpuState:
         """This state with ``cpus`` entered for a container that has no entry, and out of the shared pool."""
         pod = {**self.entries.get(uid, {}), container: cpus}
         after = CpuState(
-            default=self.default - cpus, entries={**self.entries, uid: pod}, pod_entries=self.pod_entries
+            default=self.default - cpus,
+            entries=with_pod(self.entries, uid, pod),
+            pod_entries=self.pod_entries,
         )
         if "held" in vars(self):  # nothing was taken out: it need not be gathered from all pods again
             vars(after)["held"] = self.held | cpus
@@ -117,7 +119,7 @@ class MemoryState:
     def with_entry(self, uid: PodUid, container: str, blocks: Blocks) -> MemoryState:
         """This state with ``blocks`` entered for the container; `nodes` are not touched."""
         pod = {**self.entries.get(uid, {}), container: blocks}
-        return replace(self, entries={**self.entries, uid: pod})
+        return replace(self, entries=with_pod(self.entries, uid, pod))
 
     def without_entry(self, uid: PodUid, container: str) -> MemoryState:
         """This state without the container's blocks; `nodes` are not touched."""
@@ -147,7 +149,7 @@ class NodeState:
 def _with(
     entries: Mapping[PodUid, Mapping[str, V]], uid: PodUid, pod: Mapping[str, V]
 ) -> Mapping[PodUid, Mapping[str, V]]:
-    return {**entries, uid: pod} if pod else without_pod(entries, uid)
+    return with_pod(entries, uid, pod) if pod else without_pod(entries, uid)
 
 
 def changed_pods(before: Mapping[PodUid, object], after: Mapping[PodUid, object]) -> set[PodUid]:
@@ -158,7 +160,7 @@ def changed_pods(before: Mapping[PodUid, object], after: Mapping[PodUid, object]
     if before is after:
         return set()
     fewer, more = sorted((before, after), key=len)
-    others = dict(more)
+    others = _copy(more)
     newest = {others.popitem()[0] for _ in range(len(more) - len(fewer))}
     if others == fewer:  # as it is, mostly: a pod came, or the last one went again
         return newest
@@ -167,13 +169,25 @@ def changed_pods(before: Mapping[PodUid, object], after: Mapping[PodUid, object]
     return changed if stayed == len(before) else changed | (before.keys() - after.keys())
 
 
+def with_pod(entries: Mapping[PodUid, V], uid: PodUid, value: V) -> Mapping[PodUid, V]:
+    """``entries`` with ``value`` as the pod's."""
+    with_it = _copy(entries)
+    with_it[uid] = value
+    return with_it
+
+
 def without_pod(entries: Mapping[PodUid, V], uid: PodUid) -> Mapping[PodUid, V]:
     """``entries`` without the pod's; the same mapping if it has none."""
     if uid not in entries:
         return entries
-    left = dict(entries)
+    left = _copy(entries)
     del left[uid]
     return left
+
+
+def _copy(entries: Mapping[PodUid, V]) -> dict[PodUid, V]:
+    """A dict's own copy is one of its memory; ``dict()`` and ``**`` enter each item once one has been deleted."""
+    return entries.copy() if isinstance(entries, dict) else dict(entries)
 
 
 def invariants(

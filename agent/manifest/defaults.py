@@ -32,7 +32,9 @@ def with_defaults(pod: Pod, gates: Gates) -> Pod:
     stated there: a limit becomes the containers' aggregate if all of them have one (any of them,
     for huge pages), then a request becomes the containers' aggregate if any has one, else the limit.
     """
-    pod = replace(pod, containers=tuple(map(_container_with_requests, pod.containers)))
+    containers = tuple(map(_container_with_requests, pod.containers))
+    if containers != pod.containers:
+        pod = replace(pod, containers=containers)
     if not gates.pod_level_resources or not pod.has_pod_level_resources:
         return pod
     limits = {**_default_limits(pod), **pod.resources.limits}

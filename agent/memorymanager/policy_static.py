@@ -10,7 +10,7 @@ from agent.domain.outcome import Isolation, Outcome
 from agent.domain.pod import MEMORY, Container, Pod, PodUid
 from agent.domain.qos import QosClass, is_guaranteed_equivalent, qos_class
 from agent.domain.settings import Fidelity, Gates
-from agent.domain.state import Block, Blocks, MemoryState, without_pod
+from agent.domain.state import Block, Blocks, MemoryState, with_pod, without_pod
 from agent.domain.trace import WHOLE_POD, Kept, MemoryGranted, Pool, Shared, Step
 from agent.errors import AdmissionError, StateError
 from agent.memorymanager.hintsearch import calculate_hints, searched_completely
@@ -151,8 +151,8 @@ class StaticMemoryManager:
         parts = partition(pod, budget, nodes)
         after = MemoryState(
             nodes=machine,
-            entries={**state.entries, pod.uid: parts},
-            pod_entries={**state.pod_entries, pod.uid: blocks},
+            entries=with_pod(state.entries, pod.uid, parts),
+            pod_entries=with_pod(state.pod_entries, pod.uid, blocks),
         )
         granted = MemoryGranted(WHOLE_POD, blocks, Pool.NODE)
         return Outcome(after, NO_REUSE, (granted, *(_part(pod, c, parts[c.name]) for c in pod.containers)))
