@@ -87,8 +87,8 @@ class Facts:
         return self.memory_isolation.get((pod.uid, container.name)) is Isolation.CONTAINER
 
     def stands_apart(self, pod: Pod, container: Container) -> bool:
-        """Tell whether the container's cgroup is outside its pod's ``shared.pool``."""
-        return container.kind is ContainerKind.INIT or self.has_exclusive_cpus(pod, container)
+        """See `stands_apart`."""
+        return stands_apart(container, self.cpu_isolation.get((pod.uid, container.name), Isolation.HOST))
 
     def cpus_of(self, pod: Pod, container: Container) -> CpuSet:
         """The CPUs the container may use; none if the pod has a set but the container no part of it.
@@ -115,10 +115,18 @@ class Facts:
         return NodeMask.of(node for block in blocks for node in block.nodes) & self.memory_nodes
 
 
-def container_dir(facts: Facts, pod: Pod, name: str) -> CgroupDir:
-    """The cgroup that the processes of container ``name`` belong in; ephemeral ones stand apart."""
+def stands_apart(container: Container, level: Isolation) -> bool:
+    """Tell whether the cgroup of a container with CPUs of this level is outside its pod's ``shared.pool``."""
+    return container.kind is ContainerKind.INIT or level is Isolation.CONTAINER
+
+
+def container_dir(pod: Pod, levels: Mapping[str, Isolation], name: str) -> CgroupDir:
+    """The cgroup that the processes of container ``name`` belong in; ephemeral ones stand apart.
+
+    ``levels`` says how far the pod's containers are kept apart on CPUs.
+    """
     directory = layout.pod_dir(pod.uid, qos_class(pod))
     container = pod.container(name)
-    if container is None or facts.stands_apart(pod, container):
+    if container is None or stands_apart(container, levels.get(name, Isolation.HOST)):
         return layout.container_dir(directory, name)
     return layout.pooled_dir(directory, name)

@@ -35,6 +35,7 @@ from agent.containermanager.hostisolation import Host
 from agent.containermanager.machine import Machine
 from agent.containermanager.predecessor import left_behind
 from agent.domain.idset import CpuSet
+from agent.domain.outcome import Isolation
 from agent.domain.pod import CPU_ISOLATION, CpuIsolation, Pod, PodUid
 from agent.domain.qos import qos_class
 from agent.domain.state import NodeState
@@ -292,12 +293,12 @@ class Enforcer:
             withheld=self.machine.withheld,
         )
 
-    def directories(self, state: NodeState, pod: Pod) -> Mapping[str, CgroupDir]:
-        """Each container's cgroup. Raises StateError for names that cannot be directories."""
-        facts = self._facts(state, {pod.uid: pod})
+    @staticmethod
+    def directories(pod: Pod, levels: Mapping[str, Isolation]) -> Mapping[str, CgroupDir]:
+        """Each container's cgroup, by their isolation. Raises StateError for names that cannot be directories."""
         names = (*(container.name for container in pod.containers), *pod.ephemeral)
         try:
-            return {name: container_dir(facts, pod, name) for name in names}
+            return {name: container_dir(pod, levels, name) for name in names}
         except ValueError as error:
             raise StateError(str(error), hint="give the pod another uid") from error
 
@@ -307,12 +308,13 @@ class Enforcer:
 
     def gather(self, state: NodeState, pods: Mapping[PodUid, Pod]) -> int:
         """Move processes of containers whose cgroup was another under another policy; returns how many."""
-        facts, moved = self._facts(state, pods), 0
+        moved = 0
         for pod in pods.values():
+            levels = isolation(self.machine.managers, state, pod)
             directory = layout.pod_dir(pod.uid, qos_class(pod))
             pool = layout.pool_dir(directory)
             for container in pod.containers:
-                here = container_dir(facts, pod, container.name)
+                here = container_dir(pod, levels, container.name)
                 for former in (layout.child(directory, container.name), layout.child(pool, container.name)):
                     if former != here and self._cgroups.exists(former):
                         moved += self._move(former, here)

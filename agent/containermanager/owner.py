@@ -595,13 +595,14 @@ class ContainerManager:
     # --- bookkeeping ------------------------------------------------------------------------
 
     def _entry(self, pod: Pod, source: str, admitted_at: str, trace: Trace) -> AdmittedPod:
+        levels = isolation(self._machine.managers, self._state, pod)
         return AdmittedPod(
             pod=pod,
             source=source,
             admitted_at=admitted_at,
             trace=trace,
-            isolation=isolation(self._machine.managers, self._state, pod),
-            directories=self._enforcer.directories(self._state, pod),
+            isolation=levels,
+            directories=self._enforcer.directories(pod, levels),
         )
 
     def _record(

@@ -297,14 +297,14 @@ def test_debug_work_runs_apart_on_the_node_pool() -> None:
     assert texts(wanted, "podu/debug")["cpuset.cpus"] == "0-1,6-15"
     assert texts(wanted, "podu/debug")["cpu.weight"] == "1"
     assert texts(wanted, "podu")["cpuset.cpus"] == "0-15"
-    assert container_dir(world.facts(), world.pods[U], "debug") == "podu/debug"
+    assert container_dir(world.pods[U], {}, "debug") == "podu/debug"
 
 
 def test_each_container_is_found_where_the_plan_puts_it() -> None:
     world = pod_scope_mixed()
-    facts = world.facts()
-    assert container_dir(facts, world.pods[U], "main-app") == "podu/main-app"
-    assert container_dir(facts, world.pods[U], "metrics") == "podu/shared.pool/metrics"
+    levels = {name: level for (_, name), level in world.facts().cpu_isolation.items()}
+    assert container_dir(world.pods[U], levels, "main-app") == "podu/main-app"
+    assert container_dir(world.pods[U], levels, "metrics") == "podu/shared.pool/metrics"
 
 
 def test_without_a_cpu_policy_everything_shares_all_online_cpus() -> None:
