@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 from agent.cgroup.tree import CPU_MAX, CPU_WEIGHT, HUGETLB, MEMORY_OOM_GROUP, PIDS_MAX
@@ -21,11 +22,16 @@ from agent.cgroup.units import (
 from agent.domain.idset import IdSet
 
 
+@lru_cache(maxsize=4096)
 def accepted(file: str, text: str, page: int) -> str:
-    """The content after writing ``text``, as far as that does not depend on other files. Raises ValueError, OSError."""
+    """The content after writing ``text``, as far as that does not depend on other files. Raises ValueError, OSError.
+
+    Pure, as `ids_in` is: most texts are the same from one write to the next.
+    """
     return _ACCEPT[file](text) if file in _ACCEPT else _limit(file, text, page)
 
 
+@lru_cache(maxsize=4096)
 def ids_in(text: str, possible: IdSet) -> IdSet:
     """The ids of a list. Raises the kernel's OSError."""
     try:
