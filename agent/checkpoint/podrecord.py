@@ -31,6 +31,7 @@ V = TypeVar("V")
 Json = Mapping[str, Any]
 
 _DIGEST = "sha256"
+_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})", re.ASCII)
 _PART = ("containers", "pod")
 _GATES: Final = {
@@ -246,10 +247,7 @@ def _digest(document: Json) -> str:
 
 def _canonical(document: Json) -> bytes:
     try:
-        text = json.dumps(
-            document, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        )
-        return text.encode()
+        return _ENCODER.encode(document).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise StateError(f"pod record cannot be written as JSON: {error}") from error
 

@@ -145,16 +145,17 @@ class _Budget:
         for _ in range(MAX_DEPTH + 1):
             if not level:
                 return ""
-            if not self._spend(level):
+            texts = [value for value in level if isinstance(value, str)]
+            if not self._spend(level, texts):
                 return "aliases expand it beyond what a manifest may hold"
-            if any(isinstance(v, str) and not _encodable(v) for v in level):
+            if not all(map(_encodable, texts)):
                 return "holds half a surrogate pair (expected Unicode text)"
             level = _below(level, self.values)
         return f"nested deeper than {MAX_DEPTH} levels"
 
-    def _spend(self, level: list[Any]) -> bool:
+    def _spend(self, level: list[Any], texts: list[str]) -> bool:
         self.values -= len(level)
-        self.characters -= sum(len(v) for v in level if isinstance(v, str))
+        self.characters -= sum(map(len, texts))
         return self.values >= 0 and self.characters >= 0
 
 
