@@ -49,6 +49,7 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - what a stream socket has
         self._transport = transport
         self._connected.add(transport)
+        self._heard = self._loop.time()
         self._deadline = self._loop.call_later(self._idle_seconds, self._tire)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -85,7 +86,7 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Serve the requests that are here; those after one that takes its time when that is answered."""
-        self._deadline.cancel()
+        self._heard = self._loop.time()
         while self._waiting and not (self._busy or self._full or self._transport.is_closing()):
             self._serve(self._waiting.popleft())
         if self._busy or self._full:
@@ -94,10 +95,12 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         else:
             self._transport.resume_reading()
-        self._deadline = self._loop.call_later(self._idle_seconds, self._tire)
 
     def _tire(self) -> None:
-        if not self._busy:
+        idle = 0.0 if self._busy else self._loop.time() - self._heard
+        if idle < self._idle_seconds:
+            self._deadline = self._loop.call_later(self._idle_seconds - idle, self._tire)
+        else:
             self._transport.abort()
 
     def _serve(self, request: Request | RequestError) -> None:
