@@ -80,7 +80,7 @@ def check_fields(value: Mapping[str, Any], table: Table, path: str, problems: Pr
         if kind is None:
             guess = "" if problems.full else _guess(name, table)
             problems.add(path, f"unknown field {shown(name)}{guess}")
-        elif held is not None:
+        elif held is not None and type(held) is not _PYTHON.get(kind):
             _check_kind(held, kind, child(path, name), problems)
 
 
@@ -100,7 +100,13 @@ def _check_kind(value: Any, kind: Kind, path: str, problems: Problems) -> None:
         problems.add(path, f"{shown(value)} is not {kind.value}")
 
 
-_PYTHON: Final[Mapping[Kind, type]] = {Kind.FLAG: bool, Kind.WHOLE: int, Kind.OBJECT: dict}
+_PYTHON: Final[Mapping[Kind, type]] = {
+    Kind.TEXT: str,
+    Kind.FLAG: bool,
+    Kind.WHOLE: int,
+    Kind.OBJECT: dict,
+}
+"""The kinds that say all about a value of their type, as most values are of."""
 
 
 def _check_text(value: Any, path: str, problems: Problems) -> None:
