@@ -257,12 +257,12 @@ def apply(
 
 def _run(backend: CgroupBackend, op: CgroupOp) -> Mapping[str, str]:
     match op:
+        case Write(directory, file, text):
+            return backend.write(directory, file, text)
         case MakeDir(directory):
             backend.make(directory)
         case EnableControllers(directory, controllers):
             backend.enable(directory, controllers)
-        case Write(directory, file, text):
-            return backend.write(directory, file, text)
         case RemoveDir(directory):
             backend.remove(directory)
         case _:

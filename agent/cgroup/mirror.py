@@ -215,6 +215,11 @@ class Mirror:
         group = layout.group_of(op.directory)
         dirs = self._seen.setdefault(group, {})
         match op:
+            case Write(directory, file, _):
+                dirs[directory] = _with(dirs[directory], files)
+                # what all pods have from above changes with it
+                self._blind |= group == ROOT and file in EFFECTIVE
+                self._repaired(directory, file)
             case MakeDir(directory):
                 dirs[directory] = _AS_MADE
                 self._repaired(directory, REMOVED)
@@ -222,12 +227,6 @@ class Mirror:
                 known = dirs[directory]
                 dirs[directory] = replace(known, subtree=known.subtree | set(controllers))
                 self._repaired(directory, SUBTREE_CONTROL)
-            case Write(directory, file, _):
-                dirs[directory] = _with(dirs[directory], files)
-                self._blind |= (
-                    group == ROOT and file in EFFECTIVE
-                )  # what all pods have from above changes with it
-                self._repaired(directory, file)
             case RemoveDir(directory):
                 dirs.pop(directory, None)
                 if not dirs:

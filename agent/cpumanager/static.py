@@ -277,9 +277,10 @@ class StaticCpuManager:
         aligned = NO_CPUS
         if isinstance(hint.affinity, NodeMask):
             aligned = self._aligned_cpus(hint.affinity) & allocatable
-        near = self._take(aligned, min(n, len(aligned)))
-        far = self._take(allocatable - near.cpus, n - len(near.cpus))
-        taken = Taken(near.cpus | far.cpus, near.picks + far.picks)
+        taken = near = self._take(aligned, min(n, len(aligned)))
+        if len(near.cpus) < n:
+            far = self._take(allocatable - near.cpus, n - len(near.cpus))
+            taken = Taken(near.cpus | far.cpus, near.picks + far.picks)
         self._check_pool_left(state, taken.cpus)
         return taken
 

@@ -24,6 +24,7 @@ NO_FIELDS: Final[Fields] = {}
 UINT64: Final = (1 << 64) - 1
 
 _HTML: Final = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+_TO_ESCAPE = re.compile("[<>&\u2028\u2029]")
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(
@@ -35,7 +36,8 @@ _COLON = re.compile(r"[ \t\n\r:]*")
 
 def quote(text: str) -> str:
     """Write ``text`` as a JSON string."""
-    return encode_basestring(text).translate(_HTML)
+    quoted = encode_basestring(text)
+    return quoted.translate(_HTML) if _TO_ESCAPE.search(quoted) else quoted
 
 
 def text_from(raw: bytes) -> str:
