@@ -56,6 +56,8 @@ class Connection(asyncio.Protocol):
         """See `asyncio.Protocol`; a client that went away is no news."""
         self._connected.discard(self._transport)
         self._deadline.cancel()
+        self._reader.close()
+        del self._reader
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""

@@ -95,6 +95,11 @@ class RequestReader:
             self._refuse(RequestError(400, f"the request broke off after {here} of {self._length} bytes"))
         return self._taken()
 
+    def close(self) -> None:
+        """Let go of the parser, which has this reader's methods: nobody else would for long."""
+        self._is_done = True
+        del self._parser
+
     def _taken(self) -> list[Request | RequestError]:
         taken, self._read = self._read, []
         return taken

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from agent.api.client import ControlClient, ControlError
-from agent.api.request import MAX_BODY
+from agent.api.connection import Connection
+from agent.api.request import MAX_BODY, RequestReader
 from agent.api.server import ControlServer
 from tests.api.served import ROUTES, Json, raw
 
@@ -173,6 +174,23 @@ def test_who_has_just_connected_is_hung_up_on_at_the_end(vacant: Path) -> None:
             with suppress(ConnectionResetError):  # it was not accepted yet
                 assert newborn.recv(1) == b""
         gc.collect()  # tells of what was left open
+
+
+def test_a_connection_that_is_over_leaves_nothing_for_the_garbage_collector_to_find(vacant: Path) -> None:
+    def there() -> list[object]:
+        return [one for one in gc.get_objects() if type(one) in {Connection, RequestReader}]
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = there()  # of other tests
+        server = ControlServer(vacant, ROUTES)
+        server.start()
+        assert ControlClient(vacant).call("POST", "/v1/echo", b"123")["size"] == 3
+        server.stop()
+        assert all(any(one is other for other in before) for one in there())
+    finally:
+        gc.enable()
 
 
 def test_who_does_not_take_his_answer_does_not_hold_up_the_end(vacant: Path) -> None:
