@@ -7,10 +7,11 @@ empty: numalet hands out none.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from agent.containermanager.snapshot import AdmittedPod, Snapshot
-from agent.domain.idset import NO_CPUS
+from agent.domain.idset import NO_CPUS, NodeMask
 from agent.domain.outcome import Isolation
 from agent.domain.pod import Container, ContainerKind
 from agent.domain.state import Block, Blocks
@@ -62,11 +63,10 @@ def _container(snapshot: Snapshot, admitted: AdmittedPod, container: Container) 
     """
     pod, name, cpu, memory = admitted.pod, container.name, snapshot.state.cpu, snapshot.state.memory
     fields: Fields = {"name": name}
-    cpus, blocks = cpu.of(pod.uid, name), memory.of(pod.uid, name)
-    if cpus and admitted.isolation[name] is Isolation.CONTAINER:
-        fields["cpu_ids"] = cpus
-    if blocks and snapshot.managers.memory.isolation(memory, pod, container) is Isolation.CONTAINER:
-        fields["memory"] = _memory(blocks)
+    if admitted.isolation[name] is Isolation.CONTAINER:
+        fields["cpu_ids"] = cpu.of(pod.uid, name) or NO_CPUS
+    if snapshot.managers.memory.isolation(memory, pod, container) is Isolation.CONTAINER:
+        fields["memory"] = _memory(memory.of(pod.uid, name) or ())
     return fields
 
 
@@ -76,10 +76,16 @@ def _memory(blocks: Blocks) -> list[Fields]:
         {
             "memory_type": block.type,
             "size": block.size,
-            "topology": {"nodes": [{"ID": node} for node in block.nodes]},
+            "topology": _topology(block.nodes),
         }
         for block in ordered
     ]
+
+
+@lru_cache(maxsize=4096)
+def _topology(nodes: NodeMask) -> Fields:
+    """NUMATopology. Pure: most blocks are on the same few sets of nodes."""
+    return {"nodes": [{"ID": node} for node in nodes]}
 
 
 def _order(block: Block) -> tuple[str, int, int]:
