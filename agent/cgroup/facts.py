@@ -8,7 +8,7 @@ from functools import cached_property
 
 from agent.cgroup import layout
 from agent.cgroup.layout import CgroupDir
-from agent.cgroup.tree import KernelOffer
+from agent.cgroup.tree import KernelOffer, Room
 from agent.cgroup.units import DEFAULT_PERIOD, UNLIMITED, Micros, Unlimited
 from agent.domain.idset import NO_CPUS, CpuSet, NodeMask
 from agent.domain.outcome import Isolation
@@ -64,9 +64,10 @@ class Facts:
         return "shared_cpus" in vars(self)
 
     @cached_property
-    def memory_room(self) -> str:
-        """`memory_nodes` as a list: what every cgroup that others are in has room for."""
-        return str(self.memory_nodes)
+    def memory_room(self) -> Room:
+        """`memory_nodes`: what every cgroup that others are in has room for."""
+        text = str(self.memory_nodes)
+        return Room(text, least=text)
 
     @property
     def memory_nodes(self) -> NodeMask:

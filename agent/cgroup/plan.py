@@ -170,8 +170,8 @@ class _Builder:
 
     def room_for_memory(self) -> _Files:
         """``cpuset.mems`` of a cgroup that others of ours are in."""
-        text = self.facts.memory_room
-        return {MEMS: Room(text, least=text)} if text else {}
+        room = self.facts.memory_room
+        return {MEMS: room} if room.text else {}
 
     def cpu(self, limit: MilliLimit, request: Shares) -> _Files:
         """``cpu.max`` and ``cpu.weight``."""

@@ -26,7 +26,7 @@ def iter_bits(bits: int) -> Iterator[int]:
         bits ^= low
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _listed(bits: int) -> str:
     """See `IdSet.__str__`. Pure: a shared pool is written for every pod that shares it."""
     parts = []
