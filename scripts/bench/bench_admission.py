@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import tempfile
@@ -130,6 +131,8 @@ def daemon(pods: int, make: Callable[[int], Pod] = _exclusive, cpus: int = 1024)
         verdict = owner.admit(make(number), "api")
         if verdict.kind is not VerdictKind.ADMITTED:
             raise ValueError(verdict.message)
+    gc.collect()
+    gc.freeze()  # as a daemon does that has restored its pods
     found = Daemon(owner, ControlClient(work / "control.sock"), work, files, cgroups)
     for number in range(20):  # what is remembered of files is remembered by then
         found.admit(f"warm-{number}")

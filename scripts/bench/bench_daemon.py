@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from os import wait4
+from statistics import median
 
 from scripts.bench.crowd import lister, scrape
 from scripts.bench.pace import pace
@@ -180,8 +181,9 @@ def churn_slowdown() -> Samples:
 
 @benchmark(aim=1, unit="MB")
 def churn_rss_growth() -> Samples:
-    """Growth of resident memory meanwhile."""
-    return Samples((_churn().rss[-1] - _churn().rss[0],))
+    """Growth of resident memory: the second half of them against the first, medians."""
+    rss, half = _churn().rss, CHURN_PARTS // 2
+    return Samples((median(rss[-half:]) - median(rss[:half]),))
 
 
 @benchmark(aim=0, unit="files")
