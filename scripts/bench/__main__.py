@@ -18,9 +18,23 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from scripts.bench.measure import Result, as_json, measure
+from scripts.bench.pace import pin
 from scripts.bench.registry import Benchmark, Times, all_benchmarks
 
-_COLUMNS = ("benchmark", "unit", "median", "p99", "runs", "quiet", "aim", "met", "before", "change", "what")
+_COLUMNS = (
+    "benchmark",
+    "unit",
+    "least",
+    "median",
+    "p99",
+    "runs",
+    "quiet",
+    "aim",
+    "met",
+    "before",
+    "change",
+    "what",
+)
 _LEFT = frozenset(("benchmark", "unit", "what"))
 _ALL = "*"
 RECORDED = Path(__file__).resolve().parents[2] / "build" / "bench.json"
@@ -34,6 +48,7 @@ def main() -> None:
     wanted = [bench for bench in all_benchmarks() if fnmatch(bench.name, options.only)]
     if not wanted:
         sys.exit(f"no benchmark is called {options.only!r} (a shell pattern, such as 'merge.*')")
+    pin()
     results = _measured(wanted, options.seconds)
     aims = {bench.name: aim for bench in wanted if (aim := _aim(bench, results)) is not None}
     found = as_json(results.values(), aims)
@@ -121,6 +136,7 @@ def _cells(
     return (
         bench.name,
         bench.unit,
+        number(result.least),
         number(result.median),
         number(result.p99),
         str(result.runs),

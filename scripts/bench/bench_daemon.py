@@ -12,12 +12,13 @@ from os import wait4
 from statistics import median
 
 from scripts.bench.crowd import lister, scrape
-from scripts.bench.pace import pace
+from scripts.bench.pace import pace, pin, unpin
 from scripts.bench.registry import Samples, benchmark
 from scripts.bench.running import CGROUP, ENVIRON, ROOT, Daemon, daemon
 
 PODS = 250
 STARTS = 3 if CGROUP else 10
+PATIENCE = 40.0
 IDLE_SECONDS = 60 if CGROUP else 20
 CHURN = 200 if CGROUP else 10_000
 CHURN_PARTS = 10
@@ -43,7 +44,7 @@ class _Rest:
 def _rest() -> _Rest:
     """250 pods restored several times; then a scrape, a List, and nothing at all."""
     with daemon(PODS) as running:
-        starts = pace().sampled(lambda: _restarted(running), _enough)
+        starts = pace().sampled(lambda: _restarted(running), _enough, patience=PATIENCE)
         rss_at_ready = running.rss_mb()
         scrape(running)
         with lister(running) as call:
@@ -76,7 +77,7 @@ def _enough(values: Sequence[float]) -> bool:
 
 def _commands(*arguments: str) -> Samples:
     """CPU milliseconds of one command."""
-    return pace().sampled(lambda: _command(*arguments), _enough)
+    return pace().sampled(lambda: _command(*arguments), _enough, patience=PATIENCE)
 
 
 def _command(*arguments: str) -> float:
@@ -213,7 +214,8 @@ class _Crowded:
 
 @cache
 def _crowded() -> _Crowded:
-    """Admissions from this process, while another one is a crowd of readers."""
+    """Admissions from this process, while another one is a crowd of readers, on all CPUs there are."""
+    unpin()
     with daemon(PODS) as running:
         command = [sys.executable, "-m", "scripts.bench.crowd", str(running.work)]
         crowd = subprocess.Popen(
@@ -229,6 +231,7 @@ def _crowded() -> _Crowded:
             running.remove("passing")
             time.sleep(CROWDED_PAUSE)
         told, _ = crowd.communicate()
+        pin()
         return _Crowded(clock=tuple(clock), cpu=tuple(cpu), errors=int(told.split()[0]))
 
 

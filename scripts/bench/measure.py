@@ -30,6 +30,7 @@ class Result:
     name: str
     what: str
     unit: str
+    least: float
     median: float
     p99: float
     runs: int
@@ -46,6 +47,7 @@ def measure(bench: Benchmark, seconds: float) -> Result:
         name=bench.name,
         what=bench.what,
         unit=bench.unit,
+        least=round(values[0], 4),
         median=round(median(values), 4),
         p99=round(values[-(-len(values) * 99 // 100) - 1], 4),
         runs=len(values),

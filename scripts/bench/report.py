@@ -1,6 +1,6 @@
-"""Fill in the tables of ``docs/performance.md`` from a recorded run: ``python -m scripts.bench.report [FILE]``.
+"""Fill in the tables of ``docs/performance.md`` from recorded runs: ``python -m scripts.bench.report [FILE...]``.
 
-FILE is ``build/bench.json`` unless given. A table is what stands between ``<!-- figures: SUBJECT... -->`` and
+FILE is ``build/bench.json`` unless given; of several runs each row is of that with the lowest median. A table is what stands between ``<!-- figures: SUBJECT... -->`` and
 ``<!-- end -->``; the words around it are a person's.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,18 +20,20 @@ from scripts.bench.registry import Benchmark, all_benchmarks
 _DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "performance.md"
 _TABLE: Final = re.compile(r"(<!-- figures: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _MACHINE: Final = "machine"
-_HEAD: Final = "| | what | | median | p99 | aim | met |\n|---|---|---|---:|---:|---:|---|\n"
+_HEAD: Final = "| | what | | least | median | p99 | aim | met |\n|---|---|---|---:|---:|---:|---:|---|\n"
 
 
-def filled(document: str, found: Mapping[str, Any]) -> str:
-    """The document with the figures of a run. Raises ValueError for a subject of which nothing was run."""
-    results = {row["name"]: row for row in found["results"]}
+def filled(document: str, runs: Sequence[Mapping[str, Any]]) -> str:
+    """The document with the figures of these runs. Raises ValueError for a subject of which nothing was run."""
+    rows = sorted((row for run in runs for row in run["results"]), key=itemgetter("median"), reverse=True)
+    results = {row["name"]: row for row in rows}
     known = {bench.name: bench for bench in all_benchmarks()}
 
     def table(match: re.Match[str]) -> str:
         opening, subjects, end = match.groups()
         if subjects == _MACHINE:
-            return f"{opening}{where(found)}\n{end}"
+            places = "".join(f"* {place}\n" for place in sorted({where(run) for run in runs}))
+            return f"{opening}{places}{end}"
         rows = [
             _row(bench, results[name])
             for name, bench in known.items()
@@ -51,18 +54,20 @@ def _cells(bench: Benchmark, row: Mapping[str, Any]) -> Iterator[str]:
     yield f"`{bench.name}`"
     yield bench.what.rstrip(".")
     yield row["unit"]
+    once = row["runs"] == 1
+    yield "" if once else number(row["least"])
     yield number(row["median"])
-    yield "" if row["runs"] == 1 else number(row["p99"])
+    yield "" if once else number(row["p99"])
     yield told_aim(bench, row["aim"])
     verdict = met(bench, row["aim"], median=row["median"], p99=row["p99"])
     yield f"**{verdict.lower()}**" if verdict == "NO" else verdict
 
 
-def main(arguments: Iterable[str] = sys.argv[1:]) -> None:
+def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> None:
     """Write the document anew."""
-    file = Path(next(iter(arguments), RECORDED))
-    found = json.loads(file.read_text(encoding="utf-8"))
-    _DOCUMENT.write_text(filled(_DOCUMENT.read_text(encoding="utf-8"), found), encoding="utf-8")
+    files = [Path(argument) for argument in arguments] or [RECORDED]
+    runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    _DOCUMENT.write_text(filled(_DOCUMENT.read_text(encoding="utf-8"), runs), encoding="utf-8")
 
 
 if __name__ == "__main__":
