@@ -32,8 +32,11 @@ def filled(document: str, runs: Sequence[Mapping[str, Any]]) -> str:
     def table(match: re.Match[str]) -> str:
         opening, subjects, end = match.groups()
         if subjects == _MACHINE:
-            places = "".join(f"* {place}\n" for place in sorted({where(run) for run in runs}))
-            return f"{opening}{places}{end}"
+            # The pace is of each run: their rows are mixed.
+            places = {where({**run, "pace_ms": ""}).rpartition(",")[0] for run in runs}
+            paces = sorted(run["pace_ms"] for run in runs)
+            told = "".join(f"* {place}\n" for place in sorted(places))
+            return f"{opening}{told}* pace {paces[0]} to {paces[-1]} ms\n{end}"
         rows = [
             _row(bench, results[name])
             for name, bench in known.items()
