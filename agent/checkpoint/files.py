@@ -81,7 +81,7 @@ class SystemFiles:
 
     def rename(self, old: Path, new: Path) -> None:
         """rename(2): replaces ``new`` in one step."""
-        os.rename(old, new)  # noqa: PTH104 - `Path.replace` takes ``new`` apart once more
+        old.replace(new)
 
     def unlink(self, path: Path) -> None:
         """unlink(2)."""
