@@ -1,7 +1,7 @@
 """Fill in the tables of ``docs/performance.md`` from recorded runs: ``python -m scripts.bench.report [FILE...]``.
 
-FILE is ``build/bench.json`` unless given; of several runs each row is of that with the lowest median. A table is what stands between ``<!-- figures: SUBJECT... -->`` and
-``<!-- end -->``; the words around it are a person's.
+FILE is ``build/bench.json`` unless given; of several runs each row is of that with the lowest median. A table is what
+stands between ``<!-- figures: SUBJECT... -->`` and ``<!-- end -->``; the words around it are a person's.
 """
 
 from __future__ import annotations
@@ -68,9 +68,23 @@ def _cells(bench: Benchmark, row: Mapping[str, Any]) -> Iterator[str]:
 
 def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> None:
     """Write the document anew."""
-    files = [Path(argument) for argument in arguments] or [RECORDED]
-    runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    _DOCUMENT.write_text(filled(_DOCUMENT.read_text(encoding="utf-8"), runs), encoding="utf-8")
+    runs = [_run(Path(argument)) for argument in arguments or (str(RECORDED),)]
+    try:
+        document = filled(_DOCUMENT.read_text(encoding="utf-8"), runs)
+    except ValueError as error:
+        sys.exit(str(error))
+    _DOCUMENT.write_text(document, encoding="utf-8")
+
+
+def _run(file: Path) -> Mapping[str, Any]:
+    """A recorded run; ends the program where the file is none."""
+    try:
+        found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        sys.exit(f"{file}: {error} (make one with: make bench, or scripts.bench --json {file})")
+    if not isinstance(found, dict) or not {"machine", "commit", "pace_ms", "results"} <= found.keys():
+        sys.exit(f"{file}: not a record of this version's benchmarks (make one with: make bench)")
+    return found
 
 
 if __name__ == "__main__":
