@@ -13,7 +13,7 @@ demo: ## see numalet put real processes on real cores
 test: unit vm ## run every test: unit, properties, recorded machines, VM lane
 
 unit: ## the tests that need no VM
-	@scripts/bootstrap --browser
+	@scripts/bootstrap --unit
 	$(PY) -m pytest -m "not vm"
 
 vm: ## the tests that need a real kernel, inside test VMs: two kernels, two topologies, both cgroup drivers

@@ -35,7 +35,7 @@ ARGUMENTS = (
 
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    assert BROWSER.exists(), "chromium is missing: scripts/bootstrap --browser"
+    assert BROWSER.exists(), "chromium is missing: scripts/bootstrap --unit"
     options = ChromeOptions()
     options.binary_location = str(BROWSER)
     for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):

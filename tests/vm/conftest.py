@@ -7,7 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.vm.installed import BEFORE_BOOT
 from tests.vm.node import Node, running, wait_until
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of tests that belong to a boot, choose those of this one."""
+    number = 2 if BEFORE_BOOT.exists() else 1
+    others = [item for item in items if any(mark.args != (number,) for mark in item.iter_markers("boot"))]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
 
 
 @pytest.fixture(scope="session")

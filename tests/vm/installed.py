@@ -5,7 +5,6 @@ Its configuration is the packaged one, with the driver of `tests.vm.node.DRIVER`
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -20,7 +19,6 @@ from tests.vm.node import (
     allowed,
     is_alive,
     process_status,
-    remove_cgroup,
     wait_until,
 )
 from tests.vm.units import systemctl
@@ -30,7 +28,8 @@ DEBS: Final = Path("/opt/debs")
 UNIT: Final = "numalet.service"
 ROOT: Final = DEFAULT_ROOT
 CONFIG: Final = Path("/etc/numalet/config.yaml")
-DROP_IN: Final = Path(f"/run/systemd/system/{UNIT}.d/test.conf")
+BEFORE_BOOT: Final = Path("/opt/before-boot.json")
+"""What tests of a machine's first boot leave to those of its second."""
 COMMAND: Final = "/usr/bin/numalet"
 """Not the tree's, which comes first in the guest's PATH."""
 
@@ -43,9 +42,9 @@ class Installed:
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def dpkg(self, *words: str | Path) -> str:
-        """Run dpkg; returns all that was printed."""
+        """Run dpkg, which need not wait for the disk; returns all that was printed."""
         done = subprocess.run(
-            ["dpkg", "--no-triggers", *words],
+            ["dpkg", "--no-triggers", "--force-unsafe-io", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -116,12 +115,8 @@ class Installed:
         """Whether another daemon than this one is ready."""
         return self.show("ActiveState") == "active" and self.show("MainPID") not in (pid, "0")
 
-    def close(self) -> None:
-        """Leave the machine to the next test."""
+    def end_processes(self) -> None:
+        """End what was started; the machine is not used again."""
         for process in self.processes:
             process.kill()
             process.wait()
-        self.dpkg("--purge", "numalet")
-        remove_cgroup(ROOT)
-        shutil.rmtree(DROP_IN.parent, ignore_errors=True)
-        systemctl("daemon-reload")

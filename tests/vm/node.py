@@ -213,7 +213,7 @@ def _program(words: tuple[str, ...], environ: dict[str, str], *, stderr: int) ->
 
 
 def numalet(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a command that another test has run as a program."""
+    """Run a command, from where the program has imported itself."""
     return zygote.run(*map(str, words), timeout=PATIENCE)
 
 
@@ -320,13 +320,18 @@ def text_of(file: Path) -> str:
 
 
 def wait_until(
-    condition: Callable[[], bool], what: str, seconds: float = PATIENCE, *, every: float = 0.05
+    condition: Callable[[], bool], what: str, seconds: float = PATIENCE, *, every: float = 0.3
 ) -> None:
-    """Wait until something is so; fail, saying what was not, after ``seconds``."""
-    deadline = time.monotonic() + seconds
+    """Wait until something is so; fail, saying what was not, after ``seconds``.
+
+    It is asked ``every`` so many seconds, and more often at first: on emulated CPUs each question keeps from
+    working those who are waited for.
+    """
+    deadline, pause = time.monotonic() + seconds, min(every, 0.02)
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(every)
+        time.sleep(pause)
+        pause = min(every, 1.5 * pause)
 
 
 def remove_cgroup(root: Path) -> None:

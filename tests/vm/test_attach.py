@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,18 +10,13 @@ import pytest
 from agent.cli.processes import Processes
 from agent.domain.idset import CpuSet
 from agent.errors import HostError
-from tests.vm.node import NUMALET, PATIENCE, Node, exclusive, mixed, numalet, pids_in, wait_until
+from tests.vm.node import Node, exclusive, mixed, numalet, pids_in, wait_until
 
 pytestmark = pytest.mark.vm
 
 THREADS = (
     "import threading, time; [threading.Thread(target=time.sleep, args=(600,)).start() for _ in range(3)]"
 )
-
-
-def attach(node: Node, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [*NUMALET, "attach", "--socket", str(node.client.path), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def masks(pid: int) -> set[str]:
@@ -35,7 +29,7 @@ def test_a_process_moves_with_all_its_threads(node: Node) -> None:
     cpus = node.admit(mixed("web"))["containers"][0]["cpus"]
     process = node.outside(sys.executable, "-SEc", THREADS)
     wait_until(lambda: len(list(Path(f"/proc/{process.pid}/task").iterdir())) == 4, "its threads run")
-    done = attach(node, "web", "main", "--pid", str(process.pid))
+    done = numalet("attach", "--socket", node.client.path, "web", "main", "--pid", str(process.pid))
     assert (done.returncode, done.stdout) == (0, f"moved to main of web: {process.pid}\n"), done.stderr
     assert masks(process.pid) == {cpus}
     wait_until(lambda: node.pods()["web"]["containers"][0]["state"] == "running", "main runs")

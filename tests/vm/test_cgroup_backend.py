@@ -173,16 +173,6 @@ def test_taking_cpuset_away_and_back_is_healed(host: KernelHost) -> None:
     assert deviations(wanted, host.backend.observe()) == ()
 
 
-def test_sixty_pods_are_observed_and_compared_quickly(host: KernelHost) -> None:
-    uids = [PodUid(f"p{number}") for number in range(60)]
-    world = World(topology=host.topology, pods={uid: pod(uid, app("web")) for uid in uids})
-    wanted = enforce(host, world)
-    start = time.monotonic()
-    assert diff(wanted, host.backend.observe()) == ()
-    assert time.monotonic() - start < 10, "emulated CPUs are slow; bare ones need well under 0.1 s"
-    enforce(host, World(topology=host.topology))
-
-
 def test_the_hosts_own_cgroups_are_problems_as_they_should_be(host: KernelHost) -> None:
     assert mount_of(ROOT_DIR) == MOUNT
     assert [problem for problem in preflight(ROOT_DIR) if problem.blocking] == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.vm.node import MOUNT, NUMALET, PATIENCE, remove_cgroup, wait_until
+from tests.vm.node import MOUNT, numalet, remove_cgroup, wait_until
 
 pytestmark = [pytest.mark.vm, pytest.mark.matrix]
 
@@ -16,8 +16,7 @@ pytestmark = [pytest.mark.vm, pytest.mark.matrix]
 def check(work: Path, **config: str) -> tuple[int, dict[tuple[str, str], str]]:
     """The status, and the lines' texts by subject and level."""
     (work / "config.yaml").write_text(json.dumps({"stateDir": str(work / "state"), **config}))
-    command = [*NUMALET, "check", "--config", str(work / "config.yaml"), "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = numalet("check", "--config", work / "config.yaml", "-o", "json")
     lines = json.loads(done.stdout)["checks"]
     return done.returncode, {(line["subject"], line["level"]): line["text"] for line in lines}
 

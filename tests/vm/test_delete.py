@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import threading
 import time
 
@@ -10,7 +12,7 @@ import pytest
 from agent.api.client import ControlError
 from agent.cli.work import container_cgroup
 from agent.domain.idset import CpuSet
-from tests.vm.node import Node, amounts, container, is_alive, pod, wait_until
+from tests.vm.node import Node, amounts, container, is_alive, pod, process_status, wait_until
 
 pytestmark = pytest.mark.vm
 
@@ -25,10 +27,23 @@ def big(name: str) -> dict[str, object]:
     )
 
 
+def spawn(node: Node, container: str, script: str) -> subprocess.Popen[bytes]:
+    """Run a shell in a container; return when it has set what SIGTERM does."""
+    process = node.spawn("web", container, "sh", "-c", script)
+
+    def trapped() -> bool:
+        status = process_status(process.pid)
+        masks = int(status["SigCgt"], 16) | int(status["SigIgn"], 16)
+        return bool(masks >> signal.SIGTERM - 1 & 1)
+
+    wait_until(trapped, "it is not killed by SIGTERM")
+    return process
+
+
 @pytest.mark.matrix
 def test_a_process_that_ends_when_asked_is_not_killed(node: Node) -> None:
     node.admit(big("web"))
-    asked = [node.spawn("web", "main", "sh", "-c", POLITE), node.spawn("web", "side", "sh", "-c", POLITE)]
+    asked = [spawn(node, "main", POLITE), spawn(node, "side", POLITE)]
     began = time.monotonic()
     node.delete("web", grace=30)
     assert time.monotonic() - began < 25
@@ -39,7 +54,7 @@ def test_a_process_that_ends_when_asked_is_not_killed(node: Node) -> None:
 
 def test_cpus_return_when_the_last_process_is_killed_after_the_grace_period(node: Node) -> None:
     held = CpuSet.parse(str(node.admit(big("web"))["cpus"]))
-    deaf = node.spawn("web", "main", "sh", "-c", DEAF)
+    deaf = spawn(node, "main", DEAF)
     began = time.monotonic()
     deletion = threading.Thread(target=node.delete, args=("web", 6))
     deletion.start()
@@ -62,7 +77,7 @@ def test_cpus_return_when_the_last_process_is_killed_after_the_grace_period(node
 
 def test_a_pod_that_is_leaving_takes_no_new_work(node: Node) -> None:
     node.admit(big("web"))
-    node.spawn("web", "main", "sh", "-c", DEAF)
+    spawn(node, "main", DEAF)
     deletion = threading.Thread(target=node.delete, args=("web", 2))
     deletion.start()
     wait_until(lambda: bool(node.pod("web")["leaving"]), "the deletion has begun")

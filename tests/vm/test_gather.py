@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from agent.bundle.archive import unpack
-from tests.vm.node import NUMALET, PATIENCE, Node, exclusive, manifest
+from tests.vm.node import Node, exclusive, manifest, numalet
 
 pytestmark = pytest.mark.vm
 
@@ -21,8 +20,7 @@ def test_a_gathered_node_has_its_cgroups_and_decides_elsewhere_as_the_daemon_doe
     worker = node.spawn("held", "main")
     bundle, pod = tmp_path / "node.tar.gz", tmp_path / "new.yaml"
     pod.write_text(manifest(exclusive("new", cpus="1")))
-    gather = [*NUMALET, "gather", str(bundle), "--socket", str(node.client.path)]
-    subprocess.run(gather, check=True, timeout=2 * PATIENCE)
+    numalet("gather", bundle, "--socket", node.client.path).check_returncode()
     files = unpack(bundle)
     place = str(node.cgroup("held", "main").relative_to(node.root))
     cgroup = json.loads(files["cgroups.json"])["cgroups"][place]
@@ -30,10 +28,7 @@ def test_a_gathered_node_has_its_cgroups_and_decides_elsewhere_as_the_daemon_doe
     assert cgroup["cpuset.cpus.effective"] == own
     assert json.loads(files["processes.json"])[place][str(worker.pid)]["Cpus_allowed_list"] == own
     assert "cpuset" in json.loads(files["cgroups-above.json"])["/sys/fs/cgroup"]["cgroup.controllers"]
-    explain = [*NUMALET, "explain", "--bundle", str(bundle), "-f", str(pod), "-o", "json"]
-    told = json.loads(
-        subprocess.run(explain, check=True, stdout=subprocess.PIPE, timeout=2 * PATIENCE).stdout
-    )
+    told = json.loads(numalet("explain", "--bundle", bundle, "-f", pod, "-o", "json").stdout)
     assert (
         told["pods"][0]["containers"][0]["cpus"]
         == node.admit(exclusive("new", cpus="1"))["containers"][0]["cpus"]

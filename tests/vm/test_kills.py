@@ -23,7 +23,7 @@ from agent.domain.idset import CpuSet
 from tests.vm.node import NUMALET, Json, Node, allowed, best_effort, exclusive, held, is_alive, mixed, running
 from tests.vm.zygote import Forked
 
-KILLS = int(os.environ.get("NUMALET_KILLS") or 12)
+KILLS = int(os.environ.get("NUMALET_KILLS") or 8)
 SEED = int(os.environ.get("NUMALET_SEED") or random.SystemRandom().randrange(1 << 32))
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(600 + 60 * KILLS)]
 

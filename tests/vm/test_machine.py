@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.domain.idset import CpuSet
-from tests.vm.node import NUMALET, PATIENCE
+from tests.vm.node import PATIENCE, numalet
 
 pytestmark = [pytest.mark.vm, pytest.mark.matrix]
 
@@ -20,8 +20,8 @@ def output(*command: object) -> str:
     return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
 
 
-def topology(*options: object) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(output(*NUMALET, "topology", "-o", "json", *options))
+def topology(*options: str | Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(numalet("topology", "-o", "json", *options).stdout)
     return found
 
 
@@ -48,5 +48,5 @@ def test_topology_agrees_with_proc_and_lscpu(tmp_path: Path) -> None:
     assert found["warnings"] == []
 
     file = tmp_path / "guest.json.xz"
-    output(*NUMALET, "record", file)
+    numalet("record", file).check_returncode()
     assert topology("--machine", file) == found

@@ -1,21 +1,45 @@
-"""The Debian package on a machine that never had it: installed, run, upgraded and purged, in this order."""
+"""The Debian package on a machine that never had it: installed, run, upgraded, booted with, and purged, in this order.
+
+`scripts/vm-lane` gives this file a machine of its own, and runs it again on that machine after the boot. What the
+unit does under systemd is in test_service.py.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from tests.vm.installed import CONFIG, DROP_IN, ROOT, UNIT, Installed
-from tests.vm.node import DRIVER, allowed, best_effort, manifest, mixed, remove_cgroup, text_of, wait_until
+from agent.domain.idset import CpuSet
+from tests.vm.installed import BEFORE_BOOT, COMMAND, CONFIG, ROOT, UNIT, Installed
+from tests.vm.node import (
+    DRIVER,
+    allowed,
+    best_effort,
+    exclusive,
+    manifest,
+    mixed,
+    pids_in,
+    remove_cgroup,
+    text_of,
+    wait_until,
+)
 from tests.vm.units import systemctl
 
 pytestmark = pytest.mark.vm
+first_boot, second_boot = pytest.mark.boot(1), pytest.mark.boot(2)
 
+AGAIN: Final = Path("/run/vm-reboot")
+"""Has scripts/vm/run reboot the machine."""
+ENGINE: Final = Path("/etc/systemd/system/engine.service")
+EXAMPLE: Final = Path(__file__).parents[2] / "systemd/example-pod-member.conf"
 ELSEWHERE = (
     "dev proc sys tmp root results opt run/log run/systemd run/udev run/user "
     "var/cache var/lib/dpkg var/log var/tmp"
@@ -36,21 +60,21 @@ def files() -> set[str]:
 
 @pytest.fixture(scope="module")
 def files_before() -> set[str]:
-    return files()
+    """What there was before the package."""
+    return set(json.loads(BEFORE_BOOT.read_text())["files"]) if BEFORE_BOOT.exists() else files()
 
 
 @pytest.fixture(scope="module")
 def installed(files_before: set[str]) -> Iterator[Installed]:
     assert files_before
     host = Installed()
-    with ExitStack() as stack:
-        stack.callback(host.close)
-        DROP_IN.parent.mkdir(parents=True)
-        DROP_IN.write_text("[Service]\nWatchdogSec=15\nTimeoutAbortSec=20\n")
+    if not BEFORE_BOOT.exists():
         host.install()
-        yield host
+    yield host
+    host.end_processes()
 
 
+@first_boot
 def test_installed_it_runs_is_enabled_and_the_default_configuration_fits(installed: Installed) -> None:
     assert installed.show("ActiveState") == "active"
     assert installed.show("UnitFileState") == "enabled"
@@ -60,40 +84,21 @@ def test_installed_it_runs_is_enabled_and_the_default_configuration_fits(install
     assert installed.show("NeedDaemonReload") == "no"
 
 
+@first_boot
 def test_pods_come_by_command_and_by_directory_and_have_real_processes(installed: Installed) -> None:
     Path("/etc/numalet/manifests/web.yaml").write_text(manifest(mixed("web")))
     wait_until(lambda: "web" in installed.pods(), "the manifest is followed")
-    Path("/run/quiet.yaml").write_text(manifest(best_effort("quiet")))
-    installed.numalet("apply", "-f", "/run/quiet.yaml")
-    Path("/run/quiet.yaml").unlink()
+    pods = Path("/run/pods.yaml")
+    pods.write_text(manifest(exclusive("db"), best_effort("quiet")))
+    installed.numalet("apply", "-f", str(pods))
+    pods.unlink()
     for pod, container in (("web", "main"), ("web", "side"), ("quiet", "main")):
         pid = installed.run(pod, container)
         cgroup = Path(installed.held()[f"{pod}/{container}"][2])
         assert str(allowed(pid)) == text_of(cgroup / "cpuset.cpus.effective")
 
 
-def test_a_reload_an_end_by_sigkill_and_a_hang_are_nothing_to_a_pod(installed: Installed) -> None:
-    held, placed, first = installed.held(), installed.placed(), installed.show("MainPID")
-    before = CONFIG.read_text()
-    CONFIG.write_text(before + "\npodPidsLimit: 321\n")
-    systemctl("reload", UNIT)
-    limit = installed.at("poduid-web") / "pids.max"
-    wait_until(lambda: text_of(limit) == "321", "the limit is in the kernel")
-    CONFIG.write_text(before)
-    assert installed.show("MainPID") == first
-
-    systemctl("kill", "--signal=KILL", UNIT)
-    wait_until(lambda: installed.restarted(first), "systemd starts another", every=0.5)
-    second = installed.show("MainPID")
-    assert (installed.held(), installed.placed()) == (held, placed)
-
-    systemctl("kill", "--signal=STOP", UNIT)
-    wait_until(
-        lambda: installed.restarted(second), "the watchdog finds it and systemd starts another", every=0.5
-    )
-    assert (installed.held(), installed.placed()) == (held, placed)
-
-
+@first_boot
 def test_an_upgrade_leaves_every_process_where_it_is(installed: Installed) -> None:
     held, placed, before = installed.held(), installed.placed(), installed.show("MainPID")
     printed = installed.upgrade()
@@ -103,18 +108,64 @@ def test_an_upgrade_leaves_every_process_where_it_is(installed: Installed) -> No
     assert len(placed) == len(installed.processes)
 
 
-def test_as_after_a_boot_it_starts_with_its_state_where_no_cgroups_are(installed: Installed) -> None:
+@first_boot
+def test_a_service_that_is_enabled_runs_in_a_pod(installed: Installed, files_before: set[str]) -> None:
+    drop_in, replaced = re.subn(
+        r"^ExecStart=/.*$",
+        f"ExecStart={COMMAND} exec db main -- sleep 900",
+        EXAMPLE.read_text(),
+        flags=re.MULTILINE,
+    )
+    assert replaced == 1
+    ENGINE.write_text("[Service]\nExecStart=/bin/sleep 1\n[Install]\nWantedBy=multi-user.target\n")
+    drop_ins = ENGINE.with_name(f"{ENGINE.name}.d")
+    drop_ins.mkdir()
+    (drop_ins / "numalet.conf").write_text(drop_in)
+    systemctl("enable", "--now", ENGINE.name)
     held = installed.held()
-    systemctl("stop", UNIT)
-    remove_cgroup(ROOT)
-    for process in installed.processes:
-        process.wait()
-    systemctl("start", UNIT)
-    assert installed.held() == held != {}
-    assert installed.show("StatusText") == "2 pods, 4/16 CPUs exclusive, 0 problems"
+    engine_runs_in(Path(held["db/main"][2]))
+    BEFORE_BOOT.write_text(json.dumps({"boot": boot(), "held": held, "files": sorted(files_before)}))
+    AGAIN.touch()
 
 
+def boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text()
+
+
+def engine_runs_in(cgroup: Path) -> None:
+    wait_until(lambda: engine_pid() in pids_in(cgroup), "the service is in its pod's container")
+
+
+def engine_pid() -> int:
+    return int(systemctl("show", "--value", "--property=MainPID", ENGINE.name))
+
+
+@second_boot
+def test_a_boot_brings_back_pods_isolation_and_the_service_in_a_pod_by_itself(installed: Installed) -> None:
+    before = json.loads(BEFORE_BOOT.read_text())
+    assert boot() != before["boot"]
+    wait_until(lambda: installed.show("ActiveState") == "active", "numalet starts with the machine")
+    held = json.loads(json.dumps(installed.held()))
+    assert held == before["held"]
+    engine_runs_in(Path(held["db/main"][2]))
+    assert allowed(engine_pid()) == CpuSet.parse(held["db/main"][0])
+    assert installed.numalet("verify") == "the kernel has what was decided\n"
+    assert json.loads(installed.numalet("status", "-o", "json"))["status"]["problems"] == []
+    assert installed.show("StatusText") == "3 pods, 6/16 CPUs exclusive, 0 problems"
+    confined = systemctl("show", "--value", "--property=AllowedCPUs", "system.slice")
+    assert CpuSet.parse(",".join(confined.split())) == CpuSet.parse(held["quiet/main"][0])
+    subprocess.run(["journalctl", "--sync"], check=True)
+    log = subprocess.run(
+        ["journalctl", "--boot", f"--unit={UNIT}"], capture_output=True, text=True, check=True
+    )
+    assert "the machine was booted since" in log.stdout
+
+
+@second_boot
 def test_removed_it_keeps_state_configuration_and_running_processes_and_says_so(installed: Installed) -> None:
+    systemctl("disable", "--now", ENGINE.name)
+    ENGINE.unlink()
+    shutil.rmtree(ENGINE.with_name(f"{ENGINE.name}.d"))
     installed.run("web", "main")
     placed = installed.placed()
     printed = installed.dpkg("--remove", "numalet")
@@ -126,6 +177,7 @@ def test_removed_it_keeps_state_configuration_and_running_processes_and_says_so(
     assert systemctl("show", "--value", "--property=AllowedCPUs", "system.slice").strip() == ""
 
 
+@second_boot
 def test_purged_it_leaves_running_processes_their_cgroups_and_else_nothing(
     installed: Installed, files_before: set[str]
 ) -> None:

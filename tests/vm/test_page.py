@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
 
 from agent.domain.idset import CpuSet
-from tests.vm.node import NUMALET, PATIENCE, Node, mixed
+from tests.vm.node import Node, mixed, numalet
 
 pytestmark = pytest.mark.vm
 
@@ -22,6 +21,5 @@ def test_the_page_and_the_picture_show_who_holds_what(node: Node) -> None:
     pod = node.admit(mixed("web"))
     status, page = node.page("/")
     assert (status, str(held(page))) == (200, pod["cpus"])
-    command = [*NUMALET, "topology", "--svg", "-", "--socket", str(node.client.path)]
-    drawn = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert (str(held(drawn.stdout)), drawn.stderr) == (pod["cpus"], "")
+    drawn = numalet("topology", "--svg", "-", "--socket", node.client.path)
+    assert (drawn.returncode, str(held(drawn.stdout)), drawn.stderr) == (0, pod["cpus"], "")

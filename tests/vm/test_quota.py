@@ -15,8 +15,18 @@ from typing import Final
 
 import pytest
 
-from agent.domain.idset import CpuSet
-from tests.vm.node import Json, Node, allowed, amounts, container, pod, running, text_of, wait_until
+from tests.vm.node import (
+    Json,
+    Node,
+    allowed,
+    amounts,
+    container,
+    pids_in,
+    pod,
+    running,
+    text_of,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.vm, pytest.mark.matrix]
 
@@ -35,11 +45,30 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         yield node
 
 
-@pytest.fixture(autouse=True)
-def _no_pod_stays(node: Node) -> Iterator[None]:
-    yield
-    for name in node.pods():
-        node.delete(name)
+@pytest.fixture(scope="module")
+def used(node: Node) -> Mapping[Path, float]:
+    """How many CPUs' time the cgroups of three pods use, in the same window, with more work than they may do.
+
+    ``slice``: 3 CPUs, 2 of them exclusive. ``burst``: 1.5, nothing exclusive. ``init``: 3, of which a sidecar has 2
+    for itself while an init container runs.
+    """
+    main = container("main", amounts("2", "64Mi"))
+    others = [container("one"), container("two"), limited("third", "300m"), limited("fourth", "3")]
+    node.admit(pod("slice", main, *others, resources=amounts("3", "512Mi")))
+    load(node, "slice", main=2, one=2, two=1, third=1, fourth=1)
+
+    burst = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "1500m", "memory": "256Mi"}}
+    node.admit(pod("burst", container("one"), container("two"), resources=burst))
+    load(node, "burst", one=2, two=2)
+
+    helper = container("helper", amounts("2", "64Mi"), restartPolicy="Always")
+    first = [helper, container("setup")]
+    node.admit(pod("init", container("main"), initContainers=first, resources=amounts("3", "512Mi")))
+    load(node, "init", helper=2, setup=3)
+
+    cgroups = [node.at("poduid-slice/shared.pool"), node.at("burstable/poduid-burst")]
+    cgroups += [node.cgroup("slice", "main"), node.cgroup("slice", "third"), node.cgroup("init", "setup")]
+    return cpus_used(*cgroups)
 
 
 def load(node: Node, name: str, **processes: int) -> None:
@@ -75,48 +104,37 @@ def limited(name: str, cpu: str) -> Json:
     return container(name, {"requests": {"cpu": "100m"}, "limits": {"cpu": cpu}})
 
 
-def test_the_pods_limit_holds_beside_an_exclusive_container_that_is_never_throttled(node: Node) -> None:
-    """3 CPUs, 2 of them exclusive: the others have 1 together, however many they are and where they run."""
-    main = container("main", amounts("2", "64Mi"))
-    others = [container("one"), container("two"), limited("third", "300m"), limited("fourth", "3")]
-    held = node.admit(pod("web", main, *others, resources=amounts("3", "512Mi")))
-    assert len(CpuSet.parse(held["containers"][0]["cpus"])) == 2
-    load(node, "web", main=2, one=2, two=1, third=1, fourth=1)
-    main_cgroup, pool = node.cgroup("web", "main"), node.at("poduid-web/shared.pool")
-    assert len(allowed(node.processes[-1].pid)) > 1, "it is not its cpuset that holds it back"
-    third = node.cgroup("web", "third")
-    used = cpus_used(main_cgroup, pool, third)
+def test_the_pods_limit_holds_beside_an_exclusive_container_that_is_never_throttled(
+    node: Node, used: Mapping[Path, float]
+) -> None:
+    """The others have 1 CPU together, however many they are and where they run."""
+    main, pool, third = (
+        node.cgroup("slice", "main"),
+        node.at("poduid-slice/shared.pool"),
+        node.cgroup("slice", "third"),
+    )
+    spinner = pids_in(third)[0]
+    assert len(allowed(spinner)) > 1, "it is not its cpuset that holds it back"
     assert used[pool] <= most(1, 5)
     assert used[third] <= most(0.3, 1)
     assert cpu_stat(pool)["nr_throttled"] > 0, "they wanted more"
-    assert cpu_stat(main_cgroup)["nr_throttled"] == 0
-    assert text_of(main_cgroup / "cpu.max") == text_of(main_cgroup.parent / "cpu.max") == "max 100000"
-    assert used[main_cgroup] > 1.5, "it has its two CPUs, whatever the others want"
+    assert cpu_stat(main)["nr_throttled"] == 0
+    assert text_of(main / "cpu.max") == text_of(main.parent / "cpu.max") == "max 100000"
+    assert len(allowed(pids_in(main)[0])) == 2
+    assert used[main] > 1.5, "it has its two CPUs, whatever the others want"
 
 
-def test_a_pod_without_exclusive_containers_keeps_to_its_limit(node: Node) -> None:
-    burst = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "1500m", "memory": "256Mi"}}
-    node.admit(pod("web", container("one"), container("two"), resources=burst))
-    load(node, "web", one=2, two=2)
-    cgroup = node.at("burstable/poduid-web")
-    assert cpus_used(cgroup)[cgroup] <= most(1.5, 4)
+def test_a_pod_without_exclusive_containers_keeps_to_its_limit(
+    node: Node, used: Mapping[Path, float]
+) -> None:
+    cgroup = node.at("burstable/poduid-burst")
+    assert used[cgroup] <= most(1.5, 4)
     assert cpu_stat(cgroup)["nr_throttled"] > 0, "they wanted more"
 
 
-def test_an_init_container_keeps_to_what_the_sidecars_leave(node: Node) -> None:
-    """3 CPUs, 2 of them a sidecar's: the init container has 1, and the sidecar is never throttled."""
-    helper = container("helper", amounts("2", "64Mi"), restartPolicy="Always")
-    node.admit(
-        pod(
-            "web",
-            container("main"),
-            initContainers=[helper, container("setup")],
-            resources=amounts("3", "512Mi"),
-        )
-    )
-    load(node, "web", helper=2, setup=3)
-    setup, sidecar = node.cgroup("web", "setup"), node.cgroup("web", "helper")
-    used = cpus_used(setup, sidecar)
+def test_an_init_container_keeps_to_what_the_sidecars_leave(node: Node, used: Mapping[Path, float]) -> None:
+    """It has 1 CPU, and the sidecar is never throttled."""
+    setup, sidecar = node.cgroup("init", "setup"), node.cgroup("init", "helper")
     assert used[setup] <= most(1, 3)
     assert cpu_stat(setup)["nr_throttled"] > 0, "it wanted more"
     assert cpu_stat(sidecar)["nr_throttled"] == 0

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 
-from tests.vm.node import NUMALET, PATIENCE, Json, Node, container, exclusive, pod, wait_until
+from tests.vm.node import Json, Node, container, exclusive, numalet, pod, wait_until
 
 pytestmark = pytest.mark.vm
 
@@ -15,8 +14,8 @@ SPIN = ("sh", "-c", "while :; do :; done")
 
 
 def top(node: Node, what: str) -> list[Json]:
-    command = [*NUMALET, "top", what, "--interval", "3", "-o", "json", "--socket", str(node.client.path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=2 * PATIENCE)
+    done = numalet("top", what, "--interval", "2", "-o", "json", "--socket", node.client.path)
+    assert done.returncode == 0, done.stderr
     shown: list[Json] = json.loads(done.stdout)[what]
     return shown
 

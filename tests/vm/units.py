@@ -23,7 +23,10 @@ def systemctl(*words: str) -> str:
 
 
 class Unit:
-    """A unit that is there in the block, with a drop-in if one is given."""
+    """A unit that is there in the block, with a drop-in if one is given.
+
+    systemd knows no unit of the name before, and looks for it when it is asked for: no daemon-reload is needed.
+    """
 
     def __init__(self, name: str, text: str, drop_in: str = "") -> None:
         self.name = name
@@ -35,7 +38,6 @@ class Unit:
         drop_ins = _UNITS / f"{self.name}.d"
         drop_ins.mkdir()
         (drop_ins / "test.conf").write_text(self._drop_in)
-        systemctl("daemon-reload")
         return self
 
     def __exit__(
@@ -44,7 +46,6 @@ class Unit:
         systemctl("stop", self.name)
         (_UNITS / self.name).unlink()
         shutil.rmtree(_UNITS / f"{self.name}.d")
-        systemctl("daemon-reload")
 
     def show(self, name: str) -> str:
         """One property."""

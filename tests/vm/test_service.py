@@ -192,19 +192,15 @@ def test_the_watchdog_is_fed_and_restarts_a_daemon_that_hangs(service: Service) 
     assert process.poll() is None
 
 
-def test_reload_restart_and_stop_leave_the_pods_processes_alone(service: Service) -> None:
+def test_daemon_reload_and_restart_leave_the_pods_processes_alone(service: Service) -> None:
     processes = [service.spawn("web", name) for name in ("main", "side")]
     cpus = [allowed(process.pid) for process in processes]
     before = held(service.pods()["web"])
-    for words in (["daemon-reload"], ["restart", service.unit.name]):
-        systemctl(*words)
-        assert [allowed(process.pid) for process in processes] == cpus
-    assert held(service.pods()["web"]) == before
-    systemctl("stop", service.unit.name)
-    assert service.unit.show("Result") == "success"
-    assert not service.client.path.exists()
-    assert [process.poll() for process in processes] == [None, None]
+    systemctl("daemon-reload")
     assert [allowed(process.pid) for process in processes] == cpus
+    systemctl("restart", service.unit.name)
+    assert [allowed(process.pid) for process in processes] == cpus
+    assert held(service.pods()["web"]) == before
 
 
 def test_partitions_and_interrupts_under_the_unit_need_the_drop_ins_that_the_documentation_has(
@@ -230,5 +226,14 @@ def test_partitions_and_interrupts_under_the_unit_need_the_drop_ins_that_the_doc
     assert text_of(service.cgroup("web", "main") / "cpuset.cpus.partition") == "root"
     assert CpuSet.parse(text_of(MOUNT / "cpuset.cpus.effective")).isdisjoint(slices)
     assert CpuSet.parse_mask(text_of(Path("/proc/irq/default_smp_affinity"))).isdisjoint(slices)
+
+
+def test_stop_leaves_the_pods_processes_and_what_keeps_the_host_off(service: Service) -> None:
+    processes = [service.spawn("web", name) for name in ("main", "side")]
+    cpus = [allowed(process.pid) for process in processes]
     systemctl("stop", service.unit.name)
-    assert CpuSet.parse(text_of(MOUNT / "cpuset.cpus.effective")).isdisjoint(slices)
+    assert service.unit.show("Result") == "success"
+    assert not service.client.path.exists()
+    assert [process.poll() for process in processes] == [None, None]
+    assert [allowed(process.pid) for process in processes] == cpus
+    assert CpuSet.parse(text_of(MOUNT / "cpuset.cpus.effective")).isdisjoint(cpus[0])
