@@ -14,7 +14,7 @@ test: unit vm ## run every test: unit, properties, recorded machines, VM lane
 
 unit: ## the tests that need no VM
 	@scripts/bootstrap --unit
-	$(PY) -m pytest -m "not vm"
+	$(PY) -m pytest -n logical -m "not vm"
 
 vm: ## the tests that need a real kernel, inside test VMs: two kernels, two topologies, both cgroup drivers
 	@scripts/bootstrap --vm

@@ -39,6 +39,7 @@ def test_the_commands_of_a_page_print_what_it_shows(
     for name in ("docs", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")  # whatever terminal the tests run in
     shell = Shell(invoked)
     for step in steps(page.read_text()):
         if isinstance(step, File):
