@@ -220,7 +220,9 @@ class Binder:
             return
         last = self._given.get(one.key, {}).get(CPUS)
         if last is not None and not (now and now <= cpus_in(last.text)):
-            self._repaired(one, target.differing({CPUS: last}))
+            differing = target.differing({CPUS: last})
+            if differing:  # a unit that starts has its settings a moment after its cgroup
+                self._repaired(one, differing)
         target.give({CPUS: Setting(str(now & wanted or wanted))})
 
     def settle(self, everything: tuple[CpuSet, NodeMask]) -> None:

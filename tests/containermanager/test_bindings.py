@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -114,6 +115,25 @@ def test_a_unit_that_does_not_run_has_its_cpus_when_it_starts() -> None:
     node.outside.start(DB)
     assert state_of(owner, "uid-p") is ContainerState.RUNNING
     assert node.outside.cpus("system.slice/db.service") == held
+    assert "drifted" not in str(owner.events.since(0))
+
+
+def test_a_unit_that_has_its_cgroup_and_not_yet_its_settings_has_not_drifted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node()
+    node.outside.install(DB)
+    owner = node.owner()
+    admit(owner, bound(manifest("p"), main=f"unit {DB}"))
+    node.outside.start(DB)
+    node.outside.end(DB)
+    node.outside.run(DB)
+    place = node.outside.make("system.slice/db.service")
+    a_moment_later = Mock(side_effect=lambda _seconds: node.outside.set_properties(DB, {}))
+    monkeypatch.setattr("agent.containermanager.boundtargets.time.sleep", a_moment_later)
+    admit(owner, parsed(manifest("q")))
+    assert a_moment_later.called
+    assert node.outside.cpus(place) == slice_of(owner, "uid-p")
     assert "drifted" not in str(owner.events.since(0))
 
 
