@@ -75,8 +75,9 @@ def test_a_daemon_that_is_asked_to_end_leaves_its_pods_running(node: Node) -> No
     ],
 )
 def test_a_second_daemon_is_refused(node: Node, tmp_path: Path, shared: str, told: str) -> None:
+    second = node.root.with_name(f"{node.root.stem}second{node.root.suffix}")
     own = {
-        "cgroupRoot": f"{node.root}-second",
+        "cgroupRoot": str(second),
         "stateDir": str(tmp_path / "state"),
         "staticPodPath": str(tmp_path),
         "controlSocket": str(tmp_path / "control.sock"),
@@ -91,4 +92,4 @@ def test_a_second_daemon_is_refused(node: Node, tmp_path: Path, shared: str, tol
     assert done.returncode == 2
     assert seen(node) == before
     assert node.files() == files
-    assert not Path(f"{node.root}-second").exists()
+    assert not second.exists()
