@@ -140,9 +140,8 @@ def test_every_list_is_of_one_moment_while_pods_come_and_go(both: tuple[Serving,
             name = f"p{turn % 3}"
             served.owner.remove(PodUid(f"uid-{name}"), 0)
             served.admit(budgeted(name, "3" if turn % 2 else "2", "1Gi") if turn % 5 else manifest(name))
-            time.sleep(
-                0.001
-            )  # a thread that never waits leaves the others a turn each 5 ms: lists take seconds
+            # a thread that never waits leaves the others a turn each 5 ms: lists take seconds
+            time.sleep(0.001)
     assert [reader.result() for reader in readers] == [[]] * 4
     assert served.counts["errors_list", "v1"] == 0
 

@@ -213,7 +213,7 @@ def _program(words: tuple[str, ...], environ: dict[str, str], *, stderr: int) ->
 
 
 def numalet(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a command, from where the program has imported itself."""
+    """Run a command, as a fork of the program that has imported itself."""
     return zygote.run(*map(str, words), timeout=PATIENCE)
 
 

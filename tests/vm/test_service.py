@@ -192,13 +192,22 @@ def test_the_watchdog_is_fed_and_restarts_a_daemon_that_hangs(service: Service) 
     assert process.poll() is None
 
 
-def test_daemon_reload_and_restart_leave_the_pods_processes_alone(service: Service) -> None:
+def test_daemon_reload_restart_and_an_end_by_sigkill_leave_the_pods_processes_alone(service: Service) -> None:
     processes = [service.spawn("web", name) for name in ("main", "side")]
     cpus = [allowed(process.pid) for process in processes]
     before = held(service.pods()["web"])
     systemctl("daemon-reload")
     assert [allowed(process.pid) for process in processes] == cpus
     systemctl("restart", service.unit.name)
+    assert [allowed(process.pid) for process in processes] == cpus
+    assert held(service.pods()["web"]) == before
+    restarted = service.unit.main_pid
+    systemctl("kill", "--signal=KILL", service.unit.name)
+    wait_until(
+        lambda: service.unit.main_pid not in (0, restarted) and service.unit.show("ActiveState") == "active",
+        "systemd starts another",
+        every=1,
+    )
     assert [allowed(process.pid) for process in processes] == cpus
     assert held(service.pods()["web"]) == before
 
