@@ -18,7 +18,7 @@ from tests.vm.node import (
     Json,
     allowed,
     is_alive,
-    process_status,
+    is_command,
     wait_until,
 )
 from tests.vm.units import systemctl
@@ -102,7 +102,7 @@ class Installed:
         command = [COMMAND, "exec", pod, container, "--", "sleep", "900"]
         process = subprocess.Popen(command, cwd="/")
         self.processes.append(process)
-        wait_until(lambda: "sleep" in process_status(process.pid)["Name"], "it has become the command")
+        wait_until(lambda: is_command(process.pid, "sleep"), "it has become the command")
         return process.pid
 
     def placed(self) -> list[str]:

@@ -173,12 +173,18 @@ class Node:
         return Path(found["cgroup"])
 
     def spawn(self, pod: str, container: str, *command: str) -> subprocess.Popen[bytes]:
-        """Run a command in a container, with nothing of numalet's in between; returns when it is in."""
+        """Run a command in a container, with nothing of numalet's in between; returns when it is in.
+
+        The process tells: the kernel lists it in the cgroup a moment before its CPUs are set.
+        """
         cgroup = self.cgroup(pod, container)
-        join = f'echo $$ >{cgroup}/cgroup.procs && exec "$@"'
-        process = subprocess.Popen(["sh", "-c", join, "sh", *(command or ("sleep", "600"))])
+        join = f'echo $$ >{cgroup}/cgroup.procs && echo joined && exec "$@" >&2'
+        words = ("sh", "-c", join, "sh", *(command or ("sleep", "600")))
+        process = subprocess.Popen(words, stdout=subprocess.PIPE)
         self.processes.append(process)
-        wait_until(lambda: process.pid in pids_in(cgroup), f"{command} is in {cgroup}")
+        assert process.stdout is not None
+        with process.stdout as told:
+            assert told.read(1), f"{command} is not in {cgroup}"
         return process
 
     def outside(self, *command: str) -> subprocess.Popen[bytes]:
@@ -300,6 +306,13 @@ def process_status(pid: int) -> dict[str, str]:
     """/proc/PID/status."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {key: value.strip() for key, value in (line.split(":", 1) for line in lines)}
+
+
+def is_command(pid: int, name: str) -> bool:
+    """Whether a process has become a command, and has joined the cgroup that it was to join before."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return text_of(Path(f"/proc/{pid}/comm")) == name
+    return False
 
 
 def is_alive(pid: int) -> bool:

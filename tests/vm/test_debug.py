@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from agent.domain.idset import CpuSet
-from tests.vm.node import NUMALET, Node, allowed, amounts, container, pids_in, pod, text_of, wait_until
+from tests.vm.node import (
+    NUMALET,
+    Node,
+    allowed,
+    amounts,
+    container,
+    is_command,
+    pids_in,
+    pod,
+    text_of,
+    wait_until,
+)
 
 pytestmark = pytest.mark.vm
 
@@ -33,7 +43,7 @@ def test_debug_work_runs_on_the_node_shared_pool_also_when_the_daemon_starts_aga
 ) -> None:
     cgroup = node.at("poduid-web/debug-1")
     process = debug(node, "sleep", "600")
-    wait_until(lambda: text_of(Path(f"/proc/{process.pid}/comm")) == "sleep", "it is the command")
+    wait_until(lambda: is_command(process.pid, "sleep"), "it is the command")
     assert pids_in(cgroup) == [process.pid]
     shared = CpuSet.parse(node.status()["cpus"]["shared"])
     assert allowed(process.pid) == shared

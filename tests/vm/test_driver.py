@@ -21,6 +21,7 @@ from tests.vm.node import (
     allowed,
     held,
     is_alive,
+    is_command,
     mixed,
     numalet,
     pids_in,
@@ -81,7 +82,8 @@ def web(node: Node) -> Web:
     joined = [*NUMALET, "exec", "--socket", str(node.client.path), "web", "main", "--"]
     work = node.outside(*joined, "sleep", "600")
     subprocess.run(["systemd-run", f"--slice={side.name}", f"--unit={SERVICE}", "sleep", "600"], check=True)
-    wait_until(lambda: work.pid in pids_in(main), "it has joined")
+    wait_until(lambda: is_command(work.pid, "sleep"), "it is the command")
+    assert pids_in(main) == [work.pid]
     beside = int(shown(SERVICE, "MainPID"))
     assert pids_in(side / SERVICE) == [beside]
     return Web(node, main, side, CpuSet.parse(text_of(main / "cpuset.cpus")), work.pid, beside)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.domain.idset import CpuSet
-from tests.vm.node import NUMALET, Node, allowed, mixed, numalet, pids_in, text_of, wait_until
+from tests.vm.node import NUMALET, Node, allowed, is_command, mixed, numalet, pids_in, wait_until
 from tests.vm.units import Unit, systemctl
 
 pytestmark = pytest.mark.vm
@@ -61,7 +61,7 @@ def test_a_systemd_service_runs_in_a_container_by_a_prefix(node: Node, tmp_path:
         cgroup = node.cgroup("web", "side")
         wait_until(lambda: bool(pids_in(cgroup)), "the service has joined the container")
         (pid,) = pids_in(cgroup)
-        wait_until(lambda: text_of(Path(f"/proc/{pid}/comm")) == "sleep", "it is the command")
+        wait_until(lambda: is_command(pid, "sleep"), "it is the command")
         assert allowed(pid) == CpuSet.parse(node.pods()["web"]["containers"][1]["cpus"])
         assert (unit.main_pid, unit.show("ActiveState")) == (pid, "active")
         systemctl("stop", unit.name)

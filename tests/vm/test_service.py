@@ -25,6 +25,7 @@ from tests.vm.node import (
     exclusive,
     held,
     is_alive,
+    is_command,
     manifest,
     mixed,
     pids_in,
@@ -169,8 +170,9 @@ def test_a_service_with_the_example_drop_in_runs_inside_its_pods_container(servi
     with Unit("engine.service", f"[Service]\nExecStart=sleep 1\n{root}\n", drop_in) as engine:
         systemctl("start", engine.name)
         cgroup = service.cgroup("web", "main")
-        wait_until(lambda: engine.main_pid in pids_in(cgroup), "the service is in the container")
         pid = engine.main_pid
+        wait_until(lambda: is_command(pid, "sleep"), "it is the command")
+        assert pids_in(cgroup) == [pid]
         assert allowed(pid) == CpuSet.parse(text_of(cgroup / "cpuset.cpus.effective"))
         assert engine.show("ActiveState") == "active"
         systemctl("stop", engine.name)
