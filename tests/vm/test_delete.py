@@ -78,7 +78,7 @@ def test_cpus_return_when_the_last_process_is_killed_after_the_grace_period(node
 def test_a_pod_that_is_leaving_takes_no_new_work(node: Node) -> None:
     node.admit(big("web"))
     spawn(node, "main", DEAF)
-    deletion = threading.Thread(target=node.delete, args=("web", 2))
+    deletion = threading.Thread(target=node.delete, args=("web", 5))
     deletion.start()
     wait_until(lambda: bool(node.pod("web")["leaving"]), "the deletion has begun")
     with pytest.raises(ControlError, match="is being deleted"):

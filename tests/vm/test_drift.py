@@ -133,8 +133,9 @@ def test_a_cgroup_that_somebody_removed_is_made_again(watched: Node) -> None:
 def test_a_pod_that_somebody_removed_is_made_again(watched: Node) -> None:
     crowd = watched.at("besteffort/poduid-crowd")
     right = text_of(crowd / "cpuset.cpus")
-    for directory in ("/shared.pool/main", "/shared.pool", ""):
-        watched.at(f"besteffort/poduid-crowd{directory}").rmdir()
+    with watched.paused():  # or it would make them again meanwhile
+        for directory in ("/shared.pool/main", "/shared.pool", ""):
+            watched.at(f"besteffort/poduid-crowd{directory}").rmdir()
     repaired(watched, crowd / "cpuset.cpus", right)
     wait_until(lambda: watched.client.call("GET", "/v1/deviations") == {"deviations": []}, "nothing deviates")
 
@@ -142,8 +143,9 @@ def test_a_pod_that_somebody_removed_is_made_again(watched: Node) -> None:
 def test_a_controller_that_somebody_took_away_is_given_back(watched: Node) -> None:
     quota = watched.at("poduid-web/shared.pool") / "cpu.max"
     right = text_of(quota)
-    for directory in ("poduid-web/shared.pool", "poduid-web"):
-        (watched.at(directory) / "cgroup.subtree_control").write_text("-cpu")
+    with watched.paused():
+        for directory in ("poduid-web/shared.pool", "poduid-web"):
+            (watched.at(directory) / "cgroup.subtree_control").write_text("-cpu")
     repaired(watched, quota, right)
     wait_until(lambda: watched.client.call("GET", "/v1/deviations") == {"deviations": []}, "nothing deviates")
 
@@ -160,8 +162,9 @@ def test_what_the_daemon_writes_itself_is_no_drift(watched: Node) -> None:
 
 def test_a_root_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
     with running(tmp_path, cpuManagerReconcilePeriod="1h") as node:
-        for directory in ("burstable", "besteffort", ""):
-            node.at(directory).rmdir()
+        with node.paused():
+            for directory in ("burstable", "besteffort", ""):
+                node.at(directory).rmdir()
         wait_until(node.at("burstable").exists, "it is made again")
         assert node.admit(mixed("web"))["state"] == "Admitted"
         assert node.page("/readyz") == (200, "ok\n")

@@ -167,7 +167,8 @@ def test_what_somebody_tells_systemd_is_put_right_there_too(web: Web) -> None:
     agreed = allowed_by(pool)
     systemctl("set-property", "--runtime", pool, f"AllowedCPUs={web.cpus}", "CPUWeight=3")
     wait_until(lambda: bool(drifted(web.node)), "it is told")
-    assert values(web.node) == before
+    # systemd writes one file after the other, so it may be found in two steps.
+    wait_until(lambda: values(web.node) == before, "all of it is put right")
     assert allowed_by(pool) == agreed
     assert shown(pool, "CPUWeight") == before[f"{web.side.parent.relative_to(web.node.root)}/cpu.weight"]
     web.assert_placed()
