@@ -114,21 +114,13 @@ def test_the_journal_has_every_message_with_its_priority(service: Service) -> No
 
 
 def test_the_unit_is_sound_and_exposes_little(service: Service) -> None:
-    verified = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", service.unit.name],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    def analyzed(*words: str) -> subprocess.CompletedProcess[str]:
+        command = ["systemd-analyze", *words, service.unit.name]
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+    verified = analyzed("verify", "--man=no")
     assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
-    rated = subprocess.run(
-        ["systemd-analyze", "security", "--no-pager", service.unit.name],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    rated = analyzed("security", "--no-pager")
     score = re.search(r"exposure level for numalet.service: ([\d.]+)", rated.stdout)
     assert score, rated.stderr
     assert float(score[1]) <= MOST_EXPOSED
