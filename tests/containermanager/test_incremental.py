@@ -52,25 +52,39 @@ DOCUMENTS = {
 
 
 class Guarded(FaultyCgroups):
-    """Finds it when an exclusive slice is confined while somebody of another pod may still run on it."""
+    """Finds it when an exclusive slice is confined while somebody of another pod may still run on it.
+
+    A stranger counts beside a slice that is new. Where somebody else took a slice's cpuset away and moved the
+    stranger in, the two are on the same CPUs already; both shrink, and either may be the first.
+    """
+
+    made: set[CgroupDir]
+
+    def make(self, directory: CgroupDir) -> None:
+        self.made.add(directory)
+        super().make(directory)
 
     def write(self, directory: CgroupDir, file: str, text: str) -> Mapping[str, str]:
         fresh = file == CPUS and directory.startswith("pod") and not self._cgroups[directory].files.get(CPUS)
         if fresh and directory.endswith("/main") and not self._stranger:
             slice_ = CpuSet.parse(text)
             bearing = {Kind.CONTAINER, Kind.POOL, Kind.POOLED}
-            others = [d for d in self._cgroups if d == STRAY or kind_of(d) in bearing]
+            new = directory in self.made
+            others = [d for d in self._cgroups if (d == STRAY and new) or kind_of(d) in bearing]
             for other in others:
                 if group_of(other) != group_of(directory):
                     assert self.effective_cpus(other).isdisjoint(slice_), (directory, other)
-        return super().write(directory, file, text)
+        written = super().write(directory, file, text)
+        if file == CPUS:
+            self.made.discard(directory)
+        return written
 
 
 def guarded_node() -> tuple[Node, Fuse]:
     fuse, machine = Fuse(), topology(CPU_COUNT)
     cgroups = fake_cgroups(machine, Guarded)
     assert isinstance(cgroups, Guarded)
-    cgroups.fuse = fuse
+    cgroups.fuse, cgroups.made = fuse, set()
     return Node(machine=machine, store=FaultyStore(fuse), cgroups=cgroups), fuse
 
 
@@ -138,6 +152,28 @@ def test_after_any_history_the_kernel_is_as_a_full_plan_would_leave_it(data: st.
     done = len(node.cgroups.log)
     assert owner.reconcile() == owner.repair_drift() == 0
     assert len(node.cgroups.log) == done
+
+
+@pytest.mark.parametrize("how", ["its controller", "its text"])
+def test_a_slice_whose_cpuset_was_taken_away_and_a_stranger_on_it_part(how: str) -> None:
+    node, _ = guarded_node()
+    owner = node.owner()
+    owner.admit(DOCUMENTS["budgeted"]("a"), "api")
+    main, kernel = CgroupDir("poduid-a/main"), node.cgroups
+    held = kernel.effective_cpus(main)
+    with kernel.somebody_else(), suppress(EnforcementError):
+        FakeCgroups.make(kernel, STRAY)
+        kernel.add_process(STRAY, kernel.spawn())
+        if how == "its controller":
+            kernel.disable(CgroupDir("poduid-a"), ["cpuset"])
+        else:
+            FakeCgroups.write(kernel, main, CPUS, "")
+    assert not kernel.effective_cpus(main) <= held
+    assert not kernel.effective_cpus(STRAY).isdisjoint(held)
+    owner.repair_drift()
+    assert kernel.effective_cpus(main) == held
+    assert kernel.effective_cpus(STRAY) == owner.snapshot().shared
+    assert differs(node, owner) == ()
 
 
 class Counting(FakeCgroups):
